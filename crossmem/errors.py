@@ -17,18 +17,18 @@ class CrossmemError(Exception):
         return [f"{type(self).__name__}: {self}"]
 
 
-class BadInput(CrossmemError):
+class InputError(CrossmemError):
     """A parameter, name or file that the study cannot use; said before any work starts."""
 
 
-def unknown(thing: str, value: object, choices: Iterable[str]) -> BadInput:
+def unknown(thing: str, value: object, choices: Iterable[str]) -> InputError:
     """Return the error for a `value` that is none of the `choices`, with the nearest one named.
 
     >>> print(unknown("arm", "A9", ["A0", "A1"]))
-    unknown arm 'A9'; did you mean 'A0'? Choices: A0, A1
+    unknown arm 'A9'; did you mean 'A1'? Choices: A0, A1
     """
     names = list(choices)
     near = difflib.get_close_matches(str(value), names, n=1, cutoff=0.5)
     hint = f" did you mean {near[0]!r}?" if near else ""
     listed = ", ".join(names)
-    return BadInput(f"unknown {thing} {value!r};{hint} Choices: {listed}")
+    return InputError(f"unknown {thing} {value!r};{hint} Choices: {listed}")
