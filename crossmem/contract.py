@@ -1,0 +1,171 @@
+"""A response of the API, read: feedback, suggestions, version stamps, table diffs.
+
+The reader is tolerant, since servers differ in what the published contract leaves open: a suggestion's
+verb stands under `action` or `type`, the feedback at top level or under `error`, the cache hint is an
+object, a string or absent (absent = not cacheable); unknown members are ignored. What cannot be read
+is treated as missing, never guessed. Nothing here knows a domain or a memory arm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+Json = Any
+"""A JSON value: null, bool, number, string, list or object."""
+
+
+class _Tolerant(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Suggestion(_Tolerant):
+    """One literal fix: put `suggested_value` at the JSON Pointer `field` of the request sent."""
+
+    action: str = Field(validation_alias=AliasChoices("action", "type"))
+    field: str
+    suggested_value: Json
+    current_value: Json = None
+    table: str | None = None
+    cacheable: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lift_parameters(cls, data: Any) -> Any:
+        """Bring `parameters` up one level and reduce the cache hint to one bit."""
+        if not isinstance(data, Mapping):
+            return data
+        parameters = data.get("parameters")
+        lifted = {**data, **(parameters if isinstance(parameters, Mapping) else {})}
+        lifted["cacheable"] = _cacheable(data.get("cache_hint"))
+        table = data.get("table")
+        lifted["table"] = table if isinstance(table, str) else None
+        return lifted
+
+
+def _cacheable(hint: Json) -> bool:
+    match hint:
+        case {"cacheable": bool(flag)}:
+            return flag
+        case str(word):
+            return word.strip().lower() in {"cacheable", "cache", "table", "true", "yes"}
+        case bool(flag):
+            return flag
+        case _:
+            return False
+
+
+@dataclass(frozen=True)
+class Response:
+    """What came back for one request.
+
+    `stamps` maps each consulted table to its version; a table that is missing there has an unknown
+    version, which equals no other. `body` is the JSON as received (None where it was no object).
+    """
+
+    status: int
+    body: dict[str, Json] | None = None
+    suggestions: tuple[Suggestion, ...] = ()
+    stamps: Mapping[str, str] = field(default_factory=dict)
+    detail: str = ""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the API took the request."""
+        return 200 <= self.status < 300
+
+    @property
+    def refused_fields(self) -> frozenset[str]:
+        """JSON Pointers that the suggestions of this response want changed."""
+        return frozenset(suggestion.field for suggestion in self.suggestions)
+
+
+def read_response(status: int, body: Json) -> Response:
+    """Read the HTTP `status` and decoded JSON `body` of an answer; never raises on odd bodies."""
+    if not isinstance(body, dict):
+        return Response(status=status)
+    error = body.get("error")
+    nested = error if isinstance(error, dict) else {}
+    feedback = body.get("recovery_feedback") or nested.get("recovery_feedback") or nested
+    versions = body.get("table_versions") or nested.get("table_versions")
+    return Response(
+        status=status,
+        body=body,
+        suggestions=_suggestions(feedback) if not 200 <= status < 300 else (),
+        stamps=_stamps(versions),
+        detail=str(body.get("detail") or nested.get("message") or ""),
+    )
+
+
+def _suggestions(feedback: Json) -> tuple[Suggestion, ...]:
+    listed = feedback.get("suggestions") if isinstance(feedback, Mapping) else None
+    found = []
+    for item in listed if isinstance(listed, list) else []:
+        try:
+            found.append(Suggestion.model_validate(item))
+        except ValidationError:
+            continue  # a suggestion that names no place or value can be neither merged nor learned
+    return tuple(found)
+
+
+def _stamps(versions: Json) -> dict[str, str]:
+    if not isinstance(versions, Mapping):
+        return {}
+    return {table: stamp for table, stamp in versions.items() if isinstance(stamp, str)}
+
+
+class ListDiff(_Tolerant):
+    """Change of a list-shaped table: category -> values that came or went."""
+
+    shape: Literal["list"]
+    added: dict[str, list[Json]] = Field(default_factory=dict)
+    removed: dict[str, list[Json]] = Field(default_factory=dict)
+
+
+class DictDiff(_Tolerant):
+    """Change of a dict-shaped table: the row keys that came, went or hold another value now."""
+
+    shape: Literal["dict"]
+    added: list[str] = Field(default_factory=list)
+    removed: list[str] = Field(default_factory=list)
+    changed: list[str] = Field(default_factory=list)
+
+
+class TableDiff(_Tolerant):
+    """One table's change under a reload; `diff` is None where none of a known shape was given."""
+
+    table: str
+    from_version: str | None = None
+    to_version: str | None = None
+    diff: ListDiff | DictDiff | None = None
+
+    @field_validator("diff", mode="wrap")
+    @classmethod
+    def _unknown_shape_is_none(cls, value: Any, handler: Any) -> Any:
+        try:
+            return handler(value)
+        except ValidationError:
+            return None
+
+
+def read_reload(body: Json) -> tuple[TableDiff, ...]:
+    """Read the answer of the admin reload: the tables that changed, in the server's order."""
+    listed = body.get("reloaded") if isinstance(body, Mapping) else None
+    found = []
+    for item in listed if isinstance(listed, list) else []:
+        try:
+            found.append(TableDiff.model_validate(item))
+        except ValidationError:
+            continue  # a change without a table name concerns no entry
+    return tuple(found)

@@ -1,0 +1,130 @@
+"""What the study needs to know of a domain: the protocol, and what every domain shares.
+
+A domain turns suggestions into entries, says which entries match a task, and puts them into the
+request. Adding one is a file beside this one and a row in `domains/__init__.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from jsonpointer import JsonPointerException, resolve_pointer, set_pointer
+from pydantic import BaseModel, ConfigDict
+
+from crossmem.contract import Json, Suggestion
+from crossmem.memory.entry import Entry, Key, same
+
+Keying = Literal["request", "task"]
+"""Under which term a drifting lesson is keyed: the raw task's, or what the failing request held."""
+
+Body = dict[str, Any]
+
+
+class Task(BaseModel):
+    """A task as the agent sees it: a text and the Input Data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    description: str
+    input: Body
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The Input Data with matching entries applied, and the entries that stand in it."""
+
+    body: Body
+    carried: tuple[Entry, ...]
+
+
+class Domain(ABC):
+    """One API as a client knows it."""
+
+    name: ClassVar[str]
+    families: ClassVar[tuple[str, ...]]
+    keyings: ClassVar[tuple[Keying, ...]] = ("task", "request")
+    drifting_table: ClassVar[str]
+    slot_family: ClassVar[str]
+    """The family whose first episode after a drift is the stale-attempt slot."""
+    role: ClassVar[str]
+    """What the agent is told it is."""
+
+    @abstractmethod
+    def endpoint(self, task: Task) -> str:
+        """Return the path of the API to send the request of `task` to."""
+
+    @abstractmethod
+    def places(self, task: Task) -> dict[Key, list[str]]:
+        """Return every key that can match `task`, with the JSON Pointers it would be applied at."""
+
+    @abstractmethod
+    def lesson(self, task: Task, request: Body, suggestion: Suggestion, keying: Keying) -> Entry | None:
+        """Return the entry that `suggestion` teaches, without its stamp; None if it teaches none."""
+
+    @abstractmethod
+    def holds(self, entry: Entry, rows: Mapping[str, Json]) -> bool:
+        """Tell whether the table's `rows` still hold the entry's value."""
+
+    @abstractmethod
+    def intent_kept(self, criterion: Mapping[str, Json], request: Body) -> bool:
+        """Tell whether an accepted request still does what the task asked for."""
+
+    @abstractmethod
+    def describe(self, key: Key) -> str:
+        """Say in words what an entry of this key amends, for the memory block of a prompt."""
+
+    def keys(self, task: Task) -> list[Key]:
+        """Return the keys under which a lesson for `task` can be held."""
+        return list(self.places(task))
+
+    def apply(self, entries: Sequence[Entry], task: Task) -> Draft:
+        """Put `entries` into the raw task's Input Data, once and at every place that matches.
+
+        Nothing is chained: places come from the raw task alone. Of several entries for one place the
+        last listed stands.
+        """
+        places = self.places(task)
+        body = copy.deepcopy(task.input)
+        at: dict[str, Entry] = {}
+        for entry in entries:
+            for pointer in places.get(entry.key, ()):
+                set_pointer(body, pointer, entry.value)
+                at[pointer] = entry
+        standing = set(map(id, at.values()))
+        return Draft(body, tuple(entry for entry in entries if id(entry) in standing))
+
+    def carried(
+        self, entries: Sequence[Entry], task: Task, request: Body
+    ) -> list[tuple[Entry, list[str]]]:
+        """Return which recalled entries stand in `request`, each with the pointers it stands at."""
+        places = self.places(task)
+        found = []
+        for entry in entries:
+            at = [p for p in places.get(entry.key, ()) if same(value_at(request, p), entry.value)]
+            if at:
+                found.append((entry, at))
+        return found
+
+
+def value_at(body: Json, pointer: str) -> Json:
+    """Return the value at a JSON Pointer (RFC 6901) of `body`, None where there is none."""
+    try:
+        return resolve_pointer(body, pointer)
+    except JsonPointerException:
+        return None
+
+
+def merged(body: Body, suggestions: Sequence[Suggestion]) -> Body:
+    """Return a copy of `body` with the suggested values put in; unusable pointers change nothing."""
+    amended = copy.deepcopy(body)
+    for suggestion in suggestions:
+        try:
+            set_pointer(amended, suggestion.field, suggestion.suggested_value)
+        except (JsonPointerException, TypeError):
+            continue
+    return amended

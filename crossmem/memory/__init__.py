@@ -1,0 +1,1 @@
+"""Memories: entries, the policies that govern them and the arms that these compose."""

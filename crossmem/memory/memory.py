@@ -1,0 +1,125 @@
+"""A memory as a fold over events: the same events give the same state.
+
+It sees the task as the agent sees it, the requests sent and the responses received, and what an arm is
+defined by (budgets, diffs handed over); never the stream, a snapshot's name or a success criterion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from crossmem.contract import Json, Response, TableDiff
+from crossmem.memory.arms import Arm
+from crossmem.memory.entry import Entry
+from crossmem.memory.policies import Action, Bump, invalidate_never, learn, shrink
+from crossmem.memory.store import Held, Store
+
+if TYPE_CHECKING:
+    from crossmem.domains.base import Domain, Keying, Task
+
+
+@dataclass(frozen=True)
+class Carried:
+    """An entry whose value stood in a request, and whether the API refused its place there."""
+
+    entry: Entry
+    refused: bool
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One attempt as a memory learns of it."""
+
+    task: Task
+    request: dict[str, Json]
+    response: Response
+    carried: Sequence[Carried] = ()
+
+
+@dataclass(frozen=True)
+class DiffsHanded:
+    """The structured changes of a reload, not yet exposed by any response."""
+
+    diffs: Sequence[TableDiff]
+
+
+@dataclass(frozen=True)
+class BudgetSet:
+    """The byte budget from now on; None = unlimited."""
+
+    bytes: int | None
+
+
+Event = Observation | DiffsHanded | BudgetSet
+
+
+class Memory:
+    """One arm's memory over one domain."""
+
+    def __init__(self, arm: Arm, domain: Domain, keying: Keying) -> None:
+        self.arm = arm
+        self.domain = domain
+        self.keying = keying
+        self.store = Store()
+
+    def recall(self, task: Task) -> tuple[Entry, ...]:
+        """Return the entries that match `task`, key by key, oldest first, under the version they hold.
+
+        Reads only: recalling changes nothing.
+        """
+        return tuple(
+            replace(held.entry, version=self.store.version(held))
+            for key in self.domain.keys(task)
+            for held in self.store.at(key)
+        )
+
+    def fold(self, event: Event) -> list[Action]:
+        """Take in one event and return what was done about it."""
+        return list(self._fold(event))
+
+    def _fold(self, event: Event) -> Iterator[Action]:
+        match event:
+            case Observation():
+                yield from self._observe(event)
+            case DiffsHanded(diffs):
+                for diff in diffs:
+                    self.store.diffs.setdefault(diff.table, []).append(diff)
+            case BudgetSet(limit):
+                if self.arm.has_budget:
+                    self.store.budget = limit
+                    yield from shrink(self.store)
+
+    def _observe(self, seen: Observation) -> Iterator[Action]:
+        """Invalidate first, then count uses, then learn."""
+        good = [held for held in map(self._held, seen.carried) if held]
+        yield from self._check_stamps(seen.response.stamps, good)
+        for held in good:
+            if held.order:  # not dropped just now
+                self.store.used(held)
+        for suggestion in seen.response.suggestions:
+            entry = self.domain.lesson(seen.task, seen.request, suggestion, self.keying)
+            if entry is not None:
+                stamp = seen.response.stamps.get(entry.table) if entry.table else None
+                stamped = replace(entry, version=stamp)
+                yield from learn(self.store, stamped, self.arm.admission, self.arm.conflict)
+
+    def _held(self, carried: Carried) -> Held | None:
+        """Return the store's record of an entry that was carried and passed."""
+        entry = carried.entry
+        return None if carried.refused else self.store.find(entry.key, entry.value)
+
+    def _check_stamps(self, stamps: Mapping[str, str], good: Sequence[Held]) -> Iterator[Action]:
+        """Invalidate what a stamp shows to be of another version; an absent stamp does nothing."""
+        if self.arm.invalidation is invalidate_never:
+            return
+        store = self.store
+        for table, stamp in stamps.items():
+            old = store.stamps.get(table, stamp)
+            if old != stamp:
+                confirmed = [held for held in good if held.entry.table == table]
+                yield from self.arm.invalidation(store, Bump(table, old, stamp, confirmed))
+            if old != stamp or table not in store.stamps:
+                store.stamps[table] = stamp
+                store.positions[table] = len(store.diffs.get(table, ()))
