@@ -8,10 +8,12 @@ is treated as missing, never guessed. Nothing here knows a domain or a memory ar
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from jsonpointer import JsonPointerException, resolve_pointer
 from pydantic import (
     AliasChoices,
     BaseModel,
@@ -84,6 +86,11 @@ class Response:
     def accepted(self) -> bool:
         """Whether the API took the request."""
         return 200 <= self.status < 300
+
+    @property
+    def final(self) -> bool:
+        """Whether no other request can change the outcome: taken, or failed for no fault of its form."""
+        return self.status not in {400, 422}
 
     @property
     def refused_fields(self) -> frozenset[str]:
@@ -169,3 +176,48 @@ def read_reload(body: Json) -> tuple[TableDiff, ...]:
         except ValidationError:
             continue  # a change without a table name concerns no entry
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """What an API says of itself in advance: its action vocabulary and the schema of a request."""
+
+    actions: tuple[str, ...]
+    request_schema: dict[str, Json] = field(default_factory=dict)
+
+
+def read_disclosure(document: Json, endpoint: str) -> Disclosure:
+    """Read from an OpenAPI `document` what it says of `POST endpoint`; the schema stands by itself."""
+    schemas = _at(document, "/components/schemas") or {}
+    actions = _at(schemas, "/Suggestion/properties/action/enum") or []
+    path = endpoint.replace("~", "~0").replace("/", "~1")
+    schema = _at(document, f"/paths/{path}/post/requestBody/content/application~1json/schema") or {}
+    if used := _referenced(schema, schemas):
+        schema = {**schema, "$defs": used}
+    alone = json.dumps(schema).replace("#/components/schemas/", "#/$defs/")
+    return Disclosure(tuple(map(str, actions)), json.loads(alone))
+
+
+def _at(document: Json, pointer: str) -> Json:
+    try:
+        return resolve_pointer(document, pointer)
+    except JsonPointerException:
+        return None
+
+
+def _referenced(schema: Json, schemas: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the named schemas that `schema` refers to, directly or through others."""
+    found: dict[str, Json] = {}
+    waiting = [schema]
+    while waiting:
+        match waiting.pop():
+            case {"$ref": str(reference)}:
+                name = reference.rsplit("/", 1)[-1]
+                if name in schemas and name not in found:
+                    found[name] = schemas[name]
+                    waiting.append(schemas[name])
+            case dict(members):
+                waiting.extend(members.values())
+            case list(items):
+                waiting.extend(items)
+    return dict(sorted(found.items()))

@@ -1,0 +1,1 @@
+"""Agents: what stands between a task with recalled entries and the next request."""

@@ -1,0 +1,52 @@
+"""The protocol of an agent: a turn per episode that proposes requests and is told what came back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from crossmem.contract import Response
+from crossmem.domains.base import Body, Task
+from crossmem.memory.entry import Entry
+
+TokensSource = Literal["reported", "estimated"]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens of one request to the model. `input` excludes what was read from or written to a cache."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The next request, or None with the reason why the model gave none that could be sent."""
+
+    request: Body | None
+    usage: Usage
+    error: str | None = None
+
+
+class Turn(Protocol):
+    """One episode's conversation."""
+
+    def next_request(self) -> Proposal:
+        """Return the request to send now."""
+
+    def tell(self, response: Response) -> None:
+        """Take in what the API answered to the last request."""
+
+
+class Agent(Protocol):
+    """Something that can work on tasks. `name` is what a results file calls it."""
+
+    name: str
+    tokens_source: TokensSource
+
+    def begin(self, task: Task, recalled: Sequence[Entry]) -> Turn:
+        """Start an episode with what memory put forward."""

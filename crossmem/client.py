@@ -1,0 +1,95 @@
+"""The HTTP client of one server: requests, versions, reload, and what the API discloses of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+import httpx
+
+from crossmem.contract import (
+    Disclosure,
+    Json,
+    Response,
+    TableDiff,
+    read_disclosure,
+    read_reload,
+    read_response,
+)
+from crossmem.errors import CrossmemError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from crossmem.domains.base import Body
+
+TIMEOUT_S = 30.0
+
+
+class ServerGoneError(CrossmemError):
+    """The API does not answer any more; the run stops and can be resumed."""
+
+
+@dataclass
+class ApiClient:
+    """Speaks to one server over one kept-alive connection. The admin token is never shown."""
+
+    url: str
+    admin_token: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        self._http = httpx.Client(base_url=self.url, timeout=TIMEOUT_S, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.close()
+
+    def submit(self, endpoint: str, request: Body, headers: Mapping[str, str] | None = None) -> Response:
+        """Send a request and read the answer, accepted or not."""
+        answer = self._send("POST", endpoint, json=request, headers=headers)
+        return read_response(answer.status_code, _json(answer))
+
+    def versions(self) -> Mapping[str, str]:
+        """Read the version of every table."""
+        answer = self._send("GET", "/tables")
+        return read_response(answer.status_code, _json(answer)).stamps
+
+    def reload(self) -> tuple[TableDiff, ...]:
+        """Have the server read its table files again; return what changed.
+
+        Raises CrossmemError where the server refuses the files.
+        """
+        answer = self._send("POST", "/admin/reload", headers={"X-Admin-Token": self.admin_token})
+        body = _json(answer)
+        if answer.status_code != 200:
+            reason = read_response(answer.status_code, body).detail
+            raise CrossmemError(f"the server did not reload its tables: {answer.status_code} {reason}")
+        return read_reload(body)
+
+    def disclosure(self, endpoint: str) -> Disclosure:
+        """Read the action vocabulary and the request schema of `endpoint` from the OpenAPI document."""
+        return read_disclosure(_json(self._send("GET", "/openapi.json")), endpoint)
+
+    def _send(
+        self, method: str, path: str, *, json: Json = None, headers: Mapping[str, str] | None = None
+    ) -> httpx.Response:
+        try:
+            return self._http.request(method, path, json=json, headers=headers)
+        except httpx.TransportError as error:
+            reason = str(error) or type(error).__name__
+            raise ServerGoneError(f"the API at {self.url} does not answer {path}: {reason}") from error
+
+
+def _json(answer: httpx.Response) -> Json:
+    try:
+        return answer.json()
+    except ValueError:
+        return None

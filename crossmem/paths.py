@@ -1,0 +1,87 @@
+"""Where streams, notebooks, results and reports lie, and how a file gets into place whole."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crossmem.errors import CrossmemError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RESULTS_VARIABLE = "CROSSMEM_RESULTS"
+"""Environment variable that names another folder for results files and journals."""
+
+
+def root() -> Path:
+    """Return the checkout: the folder that holds the package beside `streams/` and `notebooks/`."""
+    return Path(__file__).resolve().parent.parent
+
+
+def streams() -> Path:
+    """Return the folder of the stream files."""
+    return root() / "streams"
+
+
+def notebooks() -> Path:
+    """Return the folder of the notebooks."""
+    return root() / "notebooks"
+
+
+def reports() -> Path:
+    """Return the folder of the rendered reports."""
+    return root() / "reports"
+
+
+def results() -> Path:
+    """Return the folder of the results files."""
+    return Path(os.environ.get(RESULTS_VARIABLE) or root() / "results")
+
+
+def given(path: str) -> Path:
+    """Return a path as a person gave it, `~` included."""
+    return Path(path).expanduser()
+
+
+def check_writable(folder: Path) -> None:
+    """Make `folder` and prove that a file of some size can be written there.
+
+    Raises InputError with the system's reason (no permission, no space) where it cannot.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"\0" * 65536)
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"cannot write to {folder}: {reason}. Free it, or name another folder in the "
+            f"environment variable {RESULTS_VARIABLE}"
+        ) from None
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; move it into place, synced, if the block succeeds.
+
+    A reader sees the old file or the new one, never a part. On an error the old file stays.
+    """
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    draft = Path(name)
+    try:
+        yield draft
+        draft.chmod(0o644)
+        with draft.open("rb") as written:
+            os.fsync(written.fileno())
+        draft.replace(path)
+    except OSError as error:
+        raise CrossmemError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        draft.unlink(missing_ok=True)

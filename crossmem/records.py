@@ -1,0 +1,102 @@
+"""What a run leaves per episode: its row, the memory's actions, the attempts. No files here."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Row(_Record):
+    """One episode of one arm and replicate. Tokens of all its attempts; sizes after its last one.
+
+    `first_try`, `stale_attempt`, `outdated_use`, `poisoned` and `cold_retry` judge the first attempt.
+    `recalled` counts the entries put before the agent; `error` says why an episode failed.
+    """
+
+    arm: str
+    replicate: int
+    index: int
+    task_id: str
+    family: str
+    drift_epoch: int
+    snapshot: str
+    success: bool
+    first_try: bool
+    attempts: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    total_tokens: int
+    tokens_source: Literal["reported", "estimated"]
+    recalled: int
+    stale_attempt: bool
+    outdated_use: bool
+    poisoned: bool
+    cold_retry: bool
+    entries: int
+    bytes: int
+    budget: int | None
+    latency_s: float
+    error: str | None = None
+
+
+class Event(_Record):
+    """One action of a memory. `attempt` is 0 for what happened before the first request."""
+
+    arm: str
+    replicate: int
+    episode: int
+    attempt: int
+    kind: str
+    table: str | None
+    key: list[str] | None
+    value: Any
+    from_version: str | None
+    to_version: str | None
+    why: str
+
+
+class CarriedRecord(_Record):
+    """An entry that stood in a request, and what the harness found it to be worth there."""
+
+    key: list[str]
+    table: str | None
+    row: str | None
+    value: Any
+    version: str | None
+    refused: bool
+    verdict: Literal["good", "stale", "poisoned", "outdated"]
+
+
+class Attempt(_Record):
+    """One request: what was recalled (listed with the first) and sent, and what came back."""
+
+    arm: str
+    replicate: int
+    episode: int
+    attempt: int
+    request: dict[str, Any] | None
+    status: int | None
+    response: dict[str, Any] | None
+    recalled: list[dict[str, Any]]
+    carried: list[CarriedRecord]
+    error: str | None = None
+
+
+class EpisodeRecord(_Record):
+    """All that one episode leaves; a journal holds one per line, so it is there whole or not at all.
+
+    `before` holds what the memory was told before the first request (budgets, diffs), in order.
+    """
+
+    index: int
+    before: list[dict[str, Any]] = Field(default_factory=list)
+    attempts: list[Attempt]
+    events: list[Event]
+    row: Row
