@@ -13,7 +13,8 @@ PYTHON    ?= $(shell for python in python3 python3.13 python3.12 python3.11; do 
 
 # For a look at part of the suite: make test PYTEST_ARGS='-x -k memory'
 PYTEST_ARGS ?= -n auto
-CHROMIUM    := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+CHROMIUM    := $(shell command -v chromium || command -v chromium-browser || \
+                 command -v google-chrome)
 
 # Settings of a person's pip that would put the packages elsewhere or leave some out; indexes,
 # certificates and caches stay as they are.
@@ -55,7 +56,7 @@ lint: $(DEV) ## style, types and import walls only
 bench: $(DEV) ## print the ratios that must hold
 	$(BIN)/python tests/bench.py
 
-lock: $(DEV) ## resolve requirements.lock and environment.yml anew; LOCK_ARGS=--upgrade for new releases
+lock: $(DEV) ## resolve requirements.lock and environment.yml anew; newer ones: LOCK_ARGS=--upgrade
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-header \
 	  --no-annotate --no-emit-index-url $(LOCK_ARGS) --output-file requirements.lock pyproject.toml
 	$(BIN)/python tests/test_packaging.py
@@ -78,13 +79,15 @@ $(DEV): requirements.lock pyproject.toml
 define install
 @if [ -e .venv/.incomplete ] || ! $(BIN)/python -c '$(SUPPORTED)' 2>/dev/null; then rm -rf .venv; fi
 @if [ ! -d .venv ] && ! "$(PYTHON)" -c '$(SUPPORTED)' 2>/dev/null; then \
-  echo "crossmem needs Python 3.11, 3.12 or 3.13 with venv; found: $$($(or $(PYTHON),python3) --version 2>&1)." \
-    "Name one: make PYTHON=/path/to/python3.12" >&2; exit 1; fi
+  echo "crossmem needs Python 3.11, 3.12 or 3.13 with venv; found:" \
+    "$$("$(or $(PYTHON),python3)" --version 2>&1). Name one: make PYTHON=/path/to/python3.12" >&2; \
+  exit 1; fi
 @echo "Installing $(1) into .venv from requirements.lock (a minute or two, once)"
 @mkdir -p .venv && touch .venv/.incomplete
 @[ -x $(BIN)/pip ] || "$(PYTHON)" -m venv .venv
 @$(PIP_INSTALL) -e '$(1)'
 @$(BIN)/python -m pip --quiet check
-@[ -x $(BIN)/crossmem ] || { echo "pip did not install into .venv; see: pip config list" >&2; exit 1; }
+@[ -x $(BIN)/crossmem ] || { \
+  echo "pip did not install into .venv; see: pip config list" >&2; exit 1; }
 @rm .venv/.incomplete
 endef

@@ -55,6 +55,7 @@ def test_the_package_keeps_every_wall(copy: Path) -> None:
     ("importer", "imported", "wall"),
     [
         ("crossmem.agents", "crossmem.api", CLIENT),
+        ("crossmem.client", "crossmem.api", CLIENT),
         ("crossmem.drift", "crossmem.api", CLIENT),
         ("crossmem.harness", "crossmem.api", CLIENT),
         ("crossmem.memory", "crossmem.api", CLIENT),
