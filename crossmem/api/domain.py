@@ -1,0 +1,39 @@
+"""What a domain gives the API, and how one is found by its name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter
+
+from crossmem.api import DOMAINS
+from crossmem.api.tables import Spec, TableStore
+from crossmem.errors import unknown
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A domain module's contribution: it exports one of these as `DOMAIN`.
+
+    `routes` binds the domain's endpoints to the tables of one server. `example` is a request, as
+    (path, body), that the API refuses with a suggestion: the docs page shows how to send it.
+    """
+
+    name: str
+    title: str
+    tables: tuple[Spec, ...]
+    routes: Callable[[TableStore], APIRouter]
+    example: tuple[str, dict[str, Any]]
+
+
+def load(name: str) -> Domain:
+    """Return the domain called `name`; raises InputError for an unknown one."""
+    if name not in DOMAINS:
+        raise unknown("domain", name, DOMAINS)
+    domain = importlib.import_module(DOMAINS[name]).DOMAIN
+    if not isinstance(domain, Domain):
+        raise TypeError(f"{DOMAINS[name]}.DOMAIN is not a Domain")
+    return domain

@@ -1,0 +1,273 @@
+"""The recipe domain: its request, its three rules as pure functions, and its one endpoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
+
+from crossmem.api.domain import Domain
+from crossmem.api.problem import Problem, Refusal, Verdict, Violation, pointer, refusal
+from crossmem.api.tables import Spec, Tables, TableStore
+
+BRANDS = "celiac_brands"
+PAIRS = "incompatible_ingredients"
+
+
+def _whole(value: object) -> object:
+    # JSON has one kind of number, and JSON Schema calls 4.0 an integer.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# The limits keep every suggested amount (base x 1000 at most) inside what a request may carry.
+Text = Annotated[str, Field(min_length=1, max_length=200)]
+# The validator stands last: before the limits, it would hide them from the OpenAPI document.
+Servings = Annotated[int, Field(strict=True, ge=1, le=1000), BeforeValidator(_whole)]
+BaseAmount = Annotated[float, Field(strict=True, gt=0, le=1e6, allow_inf_nan=False)]
+Amount = Annotated[float, Field(strict=True, gt=0, le=1e9, allow_inf_nan=False)]
+
+
+class _Sent(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Ingredient(_Sent):
+    """One ingredient of the recipe to convert."""
+
+    name: Text
+    amount: Amount
+    unit: Text
+    brand: Text | None = None
+    base_amount: Annotated[
+        BaseAmount | None,
+        Field(description="The amount for `servings.from`; makes the ingredient scale exactly."),
+    ] = None
+
+
+class ServingsChange(_Sent):
+    """How many people the recipe feeds, before and after."""
+
+    from_: Annotated[Servings, Field(alias="from")]
+    to: Servings
+
+
+class ConvertRequest(_Sent):
+    """A recipe to convert. Names are compared without regard to case and surrounding blanks."""
+
+    recipe: Text
+    cuisine: Text
+    dietary: Annotated[list[Text], Field(max_length=20)]
+    servings: ServingsChange
+    ingredients: Annotated[list[Ingredient], Field(min_length=1, max_length=100)]
+
+
+class ConvertedIngredient(BaseModel):
+    """One ingredient of the accepted recipe."""
+
+    name: str
+    amount: float
+    unit: str
+    brand: str | None = None
+
+
+class ConvertedRecipe(BaseModel):
+    """The accepted recipe."""
+
+    recipe: str
+    cuisine: str
+    servings: int
+    ingredients: list[ConvertedIngredient]
+
+
+class Converted(BaseModel):
+    """The answer to an accepted request."""
+
+    result: ConvertedRecipe
+    table_versions: Annotated[
+        dict[str, str], Field(description="Version of each table consulted for this request.")
+    ]
+
+
+Brands = Annotated[list[Text], Field(min_length=1)]
+BrandRows = Annotated[dict[Literal["flour", "oats"], Brands], Field(min_length=2)]
+"""`celiac_brands`: of both categories the certified brands, the one to suggest first."""
+
+PairKey = Annotated[str, Field(pattern=r"^[^|]+\|[^|]+$")]
+"""`<ingredient>|<cuisine>`: a pair that is forbidden; the row's value replaces the ingredient."""
+
+
+def judge(request: ConvertRequest, tables: Tables) -> Verdict:
+    """Check a request against all rules: celiac, incompatible, scaling, each by ingredient."""
+    verdicts = [_celiac(request, tables), _incompatible(request, tables), _scaling(request)]
+    return Verdict(
+        violations=tuple(found for verdict in verdicts for found in verdict.violations),
+        consulted=tuple(table for verdict in verdicts for table in verdict.consulted),
+    )
+
+
+def _celiac(request: ConvertRequest, tables: Tables) -> Verdict:
+    """With `celiac` in dietary, flour and oats need a certified brand.
+
+    The table is consulted where this condition holds, whatever the brand.
+    """
+    brands: Mapping[str, list[str]] = tables[BRANDS].rows
+    named = [(index, item, _fold(item.name)) for index, item in enumerate(request.ingredients)]
+    bound = [(index, item, name) for index, item, name in named if name in brands]
+    if not bound or "celiac" not in map(_fold, request.dietary):
+        return Verdict()
+    broken = (
+        Violation(
+            subject=("Ingredient", item.name),
+            rule="must carry a brand certified for celiac diets.",
+            action="USE_SPECIFIC_BRAND",
+            field=pointer("ingredients", index, "brand"),
+            current=item.brand,
+            suggested=brands[category][0],
+            table=BRANDS,
+        )
+        for index, item, category in bound
+        if _fold(item.brand or "") not in map(_fold, brands[category])
+    )
+    return Verdict(tuple(broken), (BRANDS,))
+
+
+def _incompatible(request: ConvertRequest, tables: Tables) -> Verdict:
+    """Refuse a pair of ingredient and cuisine that the table forbids.
+
+    Our reading of "consulted": some ingredient of the request occurs in a row of its cuisine, as
+    the forbidden ingredient or as its replacement. So a request that already carries the
+    replacement still shows the table's version, and one that has nothing to do with it does not.
+    """
+    replacements = _replacements(tables[PAIRS].rows, _fold(request.cuisine))
+    known = {*replacements, *map(_fold, replacements.values())}
+    if not any(_fold(item.name) in known for item in request.ingredients):
+        return Verdict()
+    broken = (
+        Violation(
+            subject=("Ingredient", item.name),
+            rule="is not compatible with the cuisine asked for.",
+            action="REPLACE_INCOMPATIBLE_INGREDIENT",
+            field=pointer("ingredients", index, "name"),
+            current=item.name,
+            suggested=replacements[_fold(item.name)],
+            table=PAIRS,
+        )
+        for index, item in enumerate(request.ingredients)
+        if _fold(item.name) in replacements
+    )
+    return Verdict(tuple(broken), (PAIRS,))
+
+
+def _scaling(request: ConvertRequest) -> Verdict:
+    """An ingredient with a base amount needs base_amount x to / from, to two decimals.
+
+    The amount belongs to this request alone: no table, not cacheable.
+    """
+    ratio = Fraction(request.servings.to, request.servings.from_)
+    wanted = (
+        (index, item, _hundredths(_exact(item.base_amount) * ratio))
+        for index, item in enumerate(request.ingredients)
+        if item.base_amount is not None
+    )
+    broken = (
+        Violation(
+            subject=("Ingredient", item.name),
+            rule="must be scaled exactly to the servings asked for.",
+            action="MODIFY_PARAMS",
+            field=pointer("ingredients", index, "amount"),
+            current=item.amount,
+            suggested=hundredths / 100,
+        )
+        for index, item, hundredths in wanted
+        if _hundredths(_exact(item.amount)) != hundredths
+    )
+    return Verdict(tuple(broken))
+
+
+def _replacements(rows: Mapping[str, str], cuisine: str) -> dict[str, str]:
+    pairs = ((key.partition("|"), value) for key, value in rows.items())
+    return {_fold(name): value for (name, _, of), value in pairs if _fold(of) == cuisine}
+
+
+def _fold(name: str) -> str:
+    return name.strip().casefold()
+
+
+def _exact(amount: float) -> Fraction:
+    # The shortest text of a float is the decimal the client wrote; the float itself is not.
+    return Fraction(str(amount))
+
+
+def _hundredths(amount: Fraction) -> int:
+    """Round half up to two decimals; a trace counts as 0.01, for an amount is never zero.
+
+    >>> _hundredths(Fraction("1.005")), _hundredths(Fraction(1, 1000))
+    (101, 1)
+    """
+    return max(1, math.floor(amount * 100 + Fraction(1, 2)))
+
+
+def routes(store: TableStore) -> APIRouter:
+    """Return the domain's endpoint, bound to the tables of one server."""
+    router = APIRouter()
+
+    @router.post(
+        "/recipes/convert",
+        response_model=Converted,
+        response_model_exclude_none=True,
+        responses={
+            200: {"description": "Accepted: the converted recipe."},
+            400: {"model": Problem, "description": "The body is not JSON."},
+            422: {
+                "model": Refusal | Problem,
+                "description": "Refused by policy, with `recovery_feedback`; or off the schema.",
+            },
+        },
+    )
+    async def convert(body: ConvertRequest) -> Converted | Response:
+        """Convert a recipe to another number of servings, a cuisine and dietary needs."""
+        tables = store.tables
+        verdict = judge(body, tables)
+        versions = {name: tables[name].version for name in verdict.consulted}
+        if verdict.violations:
+            return refusal(verdict.violations, versions)
+        return Converted(result=_result(body), table_versions=versions)
+
+    return router
+
+
+def _result(request: ConvertRequest) -> ConvertedRecipe:
+    return ConvertedRecipe(
+        recipe=request.recipe,
+        cuisine=request.cuisine,
+        servings=request.servings.to,
+        ingredients=[
+            ConvertedIngredient(**item.model_dump(exclude={"base_amount"}))
+            for item in request.ingredients
+        ],
+    )
+
+
+EXAMPLE = {
+    "recipe": "Sunday loaf",
+    "cuisine": "nordic",
+    "dietary": ["celiac"],
+    "servings": {"from": 4, "to": 4},
+    "ingredients": [{"name": "flour", "amount": 500, "unit": "g"}],
+}
+
+DOMAIN = Domain(
+    name="recipe",
+    title="Recipe conversion",
+    tables=(
+        Spec(BRANDS, "list", TypeAdapter(BrandRows)),
+        Spec(PAIRS, "dict", TypeAdapter(dict[PairKey, Text])),
+    ),
+    routes=routes,
+    example=("/recipes/convert", EXAMPLE),
+)
