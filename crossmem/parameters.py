@@ -1,0 +1,149 @@
+"""The parameters of a run: names, types, defaults, checks. Notebooks, Python and tests share them."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from crossmem import streams
+from crossmem.agents.prompts import HintStyle
+from crossmem.agents.scripted import profile
+from crossmem.domains.base import Keying
+from crossmem.errors import InputError, unknown
+from crossmem.memory.arms import arms
+from crossmem.streams import BudgetStep
+
+MODEL_VARIABLE = "PILOT_MODEL"
+DEFAULT_MODEL = "haiku"
+
+
+class Parameters(BaseModel):
+    """What every phase takes. Strings are as typed on a command line and are read by the validators."""
+
+    model_config = ConfigDict(extra="forbid", validate_default=True, coerce_numbers_to_str=True)
+
+    phase: ClassVar[str]
+
+    model: str = ""
+    mock: bool = False
+    arms: str = "A0,A1,A2,A3,LW,LWG"
+    hint_style: HintStyle = "amendment"
+    keying: Keying = "task"
+    budget: str = ""
+    replicates: int = Field(1, ge=1)
+    seed: int = 0
+    max_attempts: int = Field(5, ge=1)
+    api: Literal["embedded"] = "embedded"
+    results: str = ""
+    resume: bool = False
+
+    @property
+    def stream(self) -> str:
+        """The name of the stream to replay."""
+        raise NotImplementedError
+
+    @field_validator("model")
+    @classmethod
+    def _default_model(cls, value: str) -> str:
+        return value or os.environ.get(MODEL_VARIABLE) or DEFAULT_MODEL
+
+    @field_validator("arms")
+    @classmethod
+    def _known_arms(cls, value: str) -> str:
+        return ",".join(arm.name for arm in arms(value))
+
+    @field_validator("budget")
+    @classmethod
+    def _readable_budget(cls, value: str) -> str:
+        budget_steps(value)
+        return value
+
+    def check(self) -> None:
+        """Raise InputError where the parameters do not go together or name what is not there."""
+        streams.load(self.stream)
+        if self.mock:
+            profile(self.model)
+        elif not self.results:
+            raise InputError(
+                "mock=False asks for a live model, and this version has none yet: a later release "
+                "reaches them through the Anthropic SDK and OpenAI-compatible endpoints. Run with "
+                "mock=True for the scripted agent, or name a results file to analyse"
+            )
+
+
+class Phase1(Parameters):
+    """Phase 1: one drift, lessons keyed by the failing request as the first runs had it."""
+
+    phase: ClassVar[str] = "phase1"
+
+    keying: Keying = "request"
+
+    @property
+    def stream(self) -> str:
+        """Phase 1 has one stream."""
+        return "phase1"
+
+
+PHASES: dict[str, type[Parameters]] = {each.phase: each for each in (Phase1,)}
+
+
+def read(phase: str, given: Mapping[str, Any]) -> Parameters:
+    """Return the checked parameters of `phase`.
+
+    Raises InputError naming the first parameter that is unknown, ill-typed or out of range.
+    """
+    if phase not in PHASES:
+        raise unknown("phase", phase, PHASES)
+    schema = PHASES[phase]
+    for name in given:
+        if name not in schema.model_fields:
+            raise unknown("parameter", name, schema.model_fields)
+    try:
+        parameters = schema(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = f"parameter {first['loc'][0]} = {first['input']!r}"
+        raise InputError(f"{where}: {first['msg']}") from None
+    parameters.check()
+    return parameters
+
+
+def guard(phase: str, namespace: Mapping[str, Any]) -> Parameters:
+    """Return the checked parameters found in a notebook's `namespace` (its `globals()`).
+
+    Papermill only warns of a misspelt parameter and runs with the default; here every name that the
+    notebook holds at this point and that is no parameter stops it. Raises InputError.
+    """
+    return read(phase, {name: value for name, value in namespace.items() if _is_parameter(name, value)})
+
+
+def _is_parameter(name: str, value: object) -> bool:
+    shell = {"In", "Out", "exit", "quit", "get_ipython", "open"}
+    return not name.startswith("_") and name not in shell and not inspect.ismodule(value)
+
+
+def budget_steps(text: str) -> list[BudgetStep]:
+    """Read a budget schedule: `6:420,14:none` (from episode 6 on 420 bytes, from 14 on unlimited).
+
+    A plain number holds from the start; the empty string means the stream's own schedule. Raises
+    InputError for anything else.
+
+    >>> [(step.before, step.bytes) for step in budget_steps("6:420,14:none")]
+    [(6, 420), (14, None)]
+    """
+    steps = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        before, _, limit = part.rpartition(":")
+        try:
+            size = None if limit.strip().lower() == "none" else int(limit)
+            steps.append(BudgetStep(before=int(before or 0), bytes=size))
+        except ValueError:
+            raise InputError(
+                f"budget {text!r}: cannot read {part!r}; write episode:bytes steps such as "
+                "6:420,14:none, or one number of bytes"
+            ) from None
+    return steps

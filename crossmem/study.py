@@ -1,0 +1,253 @@
+"""All arms of a phase, side by side: each with its own server, tables and journal -> a results file.
+
+A run in progress is a folder under `results/.runs/`: its config, a journal per arm and replicate, the
+private tables. It turns into one results file when the last episode is done; until then `resume`
+continues it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from itertools import count
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
+from tqdm import tqdm
+
+from crossmem import __version__, paths, results, streams
+from crossmem.agents.prompts import BASE_INSTRUCTION, HINT_STYLES, Prompter
+from crossmem.agents.scripted import ScriptedAgent
+from crossmem.api import tables_of
+from crossmem.api.server import serving
+from crossmem.client import ApiClient
+from crossmem.domains import domain
+from crossmem.drift import World
+from crossmem.errors import CrossmemError, InputError
+from crossmem.harness import Replay
+from crossmem.journal import Journal
+from crossmem.memory.arms import Arm, arms
+from crossmem.memory.memory import Memory
+from crossmem.parameters import Parameters, budget_steps, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from crossmem.records import EpisodeRecord
+    from crossmem.results import Run
+    from crossmem.streams import Stream
+
+_PACKAGES = ("fastapi", "httpx", "papermill", "pandas", "pydantic", "uvicorn")
+
+
+def phase1(**given: Any) -> Run:
+    """Run or load Phase 1: one drift, 24 episodes. See `run`."""
+    return run("phase1", **given)
+
+
+def run(phase: str, **given: Any) -> Run:
+    """Run `phase` with the parameters given, or load the results file that they name.
+
+    Raises InputError before anything starts where a parameter is wrong, and CrossmemError with the
+    reason where a run stops half-way: its journal stays and `resume=True` completes it.
+    """
+    parameters = read(phase, given)
+    if parameters.results:
+        return results.find(parameters.results, phase, parameters.stream)
+    paths.check_writable(paths.results())
+    stream = streams.load(parameters.stream)
+    folder = _resumable(parameters, stream) if parameters.resume else _new_folder(parameters, stream)
+    try:
+        with FileLock(folder / "lock", timeout=0):
+            return _Study(parameters, stream, folder).run()
+    except Timeout:
+        raise InputError(f"the run in {folder} is still going on in another process") from None
+
+
+@dataclass
+class _Study:
+    """One run and the folder it lives in."""
+
+    parameters: Parameters
+    stream: Stream
+    folder: Path
+
+    def run(self) -> Run:
+        jobs = [
+            (arm, replicate)
+            for arm in arms(self.parameters.arms)
+            for replicate in range(self.parameters.replicates)
+        ]
+        stop = Event()
+        total = len(jobs) * len(self.stream.episodes)
+        with (
+            tqdm(total=total, desc=self.folder.name, unit="episode", file=sys.stderr) as bar,
+            ThreadPoolExecutor(len(jobs)) as pool,
+        ):
+            futures = [pool.submit(self._replay, *job, bar, stop) for job in jobs]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+            except CrossmemError as error:
+                stop.set()
+                raise type(error)(f"{error}. {self._way_on()}") from error
+            except BaseException:
+                stop.set()
+                bar.write(f"Stopped. {self._way_on()}", file=sys.stderr)
+                raise
+        return self._finish([record for future in futures for record in future.result()])
+
+    def _way_on(self) -> str:
+        return f"The journal stays in {self.folder}; the same run with resume=True completes it"
+
+    def _replay(self, arm: Arm, replicate: int, bar: tqdm[Any], stop: Event) -> list[EpisodeRecord]:
+        """Replay the stream through one arm, from where its journal ends."""
+        name = f"{arm.name}-{replicate}"
+        tables = self.folder / "tables" / name
+        shutil.rmtree(tables, ignore_errors=True)  # left by a killed run: the journal is the truth
+        tables.parent.mkdir(exist_ok=True)
+        world = World(tables_of(self.stream.domain), tables)
+        header = {**identity(self.parameters, self.stream), "arm": arm.name, "replicate": replicate}
+        with (
+            Journal(self.folder / f"{name}.journal", header) as journal,
+            serving(self.stream.domain, tables) as server,
+            ApiClient(server.url, server.admin_token) as api,
+        ):
+            replay = make_replay(self.parameters, self.stream, arm, api, world, replicate)
+            replay.run_name = self.folder.name
+            records = journal.records
+            replay.catch_up(records)
+            bar.update(len(records))
+            for index in range(len(records), len(self.stream.episodes)):
+                if stop.is_set():
+                    break
+                record = replay.episode(index)
+                journal.append(record)
+                records.append(record)
+                bar.update()
+        shutil.rmtree(tables)
+        return records
+
+    def _finish(self, records: list[EpisodeRecord]) -> Run:
+        """Write the results file, then let the run's folder go."""
+        config = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
+        config["ended"] = _now().isoformat(timespec="seconds")
+        content = results.Results(
+            config=config,
+            rows=[record.row for record in records],
+            events=[event for record in records for event in record.events],
+            attempts=[attempt for record in records for attempt in record.attempts],
+        )
+        finished = results.save(content, paths.results() / f"{self.folder.name}.json")
+        shutil.rmtree(self.folder)
+        return finished
+
+
+def make_replay(
+    parameters: Parameters, stream: Stream, arm: Arm, api: ApiClient, world: World, replicate: int
+) -> Replay:
+    """Compose memory and agent of one arm over a server that is up."""
+    what = domain(stream.domain)
+    disclosure = api.disclosure(what.endpoint(stream.episodes[0].task))
+    prompter = Prompter(what, disclosure, parameters.hint_style)
+    return Replay(
+        stream=stream,
+        domain=what,
+        memory=Memory(arm, what, parameters.keying),
+        agent=ScriptedAgent(parameters.model, prompter),
+        api=api,
+        world=world,
+        budget=budget_steps(parameters.budget) or stream.budget,
+        replicate=replicate,
+        max_attempts=parameters.max_attempts,
+    )
+
+
+def identity(parameters: Parameters, stream: Stream) -> dict[str, Any]:
+    """Return what must be equal for one run to continue another."""
+    chosen = parameters.model_dump(exclude={"results", "resume"})
+    return {"phase": parameters.phase, "stream_sha256": streams.digest(stream), "parameters": chosen}
+
+
+def _config(parameters: Parameters, stream: Stream) -> dict[str, Any]:
+    return {
+        **identity(parameters, stream),
+        "stream": stream.name,
+        "domain": stream.domain,
+        "pattern": stream.pattern,
+        "drift_events": [event.model_dump() for event in stream.drift_events],
+        "budget": [s.model_dump() for s in budget_steps(parameters.budget) or stream.budget],
+        "arms": [arm.describe() for arm in arms(parameters.arms)],
+        "wording": {"base": BASE_INSTRUCTION, "memory": HINT_STYLES[parameters.hint_style]},
+        "api": {"source": "embedded", "crossmem": __version__},
+        "preflight": None,
+        "versions": {"python": sys.version.split()[0], **{name: version(name) for name in _PACKAGES}},
+        "git": _git(),
+        "started": _now().isoformat(timespec="seconds"),
+        "ended": None,
+    }
+
+
+def _new_folder(parameters: Parameters, stream: Stream) -> Path:
+    """Make the folder of a new run; its name is that of the results file."""
+    agent = f"mock-{parameters.model}" if parameters.mock else parameters.model
+    stem = f"{stream.results_prefix}_{stream.pattern}_{agent}_{_now():%Y%m%dT%H%M%SZ}"
+    _runs().mkdir(exist_ok=True)
+    config = json.dumps(_config(parameters, stream), indent=1)
+    for name in (stem if number == 0 else f"{stem}-{number}" for number in count()):
+        folder = _runs() / name
+        if (paths.results() / f"{name}.json").exists():
+            continue
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        break
+    with paths.whole(folder / "run.json") as draft:
+        draft.write_text(config, encoding="utf-8")
+    return folder
+
+
+def _resumable(parameters: Parameters, stream: Stream) -> Path:
+    """Return the folder of the newest unfinished run of these parameters."""
+    wanted = identity(parameters, stream)
+    unfinished = sorted(_runs().glob("*/run.json"), key=lambda path: path.stat().st_mtime_ns)
+    for path in reversed(unfinished):
+        config = json.loads(path.read_text(encoding="utf-8"))
+        if {name: config.get(name) for name in wanted} == wanted:
+            return path.parent
+    listed = ", ".join(path.parent.name for path in unfinished) or "none"
+    raise InputError(
+        f"resume: no unfinished run of {parameters.phase} with these parameters in {_runs()} "
+        f"(unfinished there: {listed})"
+    )
+
+
+def _runs() -> Path:
+    return paths.results() / ".runs"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _git() -> dict[str, Any]:
+    """Return the commit of the checkout and whether it was changed since; None where git cannot say."""
+    commands = (["git", "rev-parse", "HEAD"], ["git", "status", "--porcelain"])
+    try:
+        commit, status = (
+            subprocess.run(  # noqa: S603
+                command, cwd=paths.root(), capture_output=True, text=True, check=True, timeout=10
+            ).stdout.strip()
+            for command in commands
+        )
+    except (OSError, subprocess.SubprocessError):
+        return {"commit": None, "dirty": None}
+    return {"commit": commit, "dirty": bool(status)}
