@@ -2,4 +2,31 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from crossmem import analysis as analysis
+    from crossmem import findings as findings
+    from crossmem import plots as plots
+    from crossmem.parameters import guard as guard
+    from crossmem.results import load as load
+    from crossmem.study import phase1 as phase1
+    from crossmem.tables import show as show
+
+_MODULES = ("analysis", "findings", "plots")
+_HOMES = {"guard": "parameters", "load": "results", "phase1": "study", "show": "tables"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"crossmem.{name}")
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"crossmem.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'crossmem' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES, *_HOMES})

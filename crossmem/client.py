@@ -52,7 +52,9 @@ class ApiClient:
     ) -> None:
         self._http.close()
 
-    def submit(self, endpoint: str, request: Body, headers: Mapping[str, str] | None = None) -> Response:
+    def submit(
+        self, endpoint: str, request: Body, headers: Mapping[str, str] | None = None
+    ) -> Response:
         """Send a request and read the answer, accepted or not."""
         answer = self._send("POST", endpoint, json=request, headers=headers)
         return read_response(answer.status_code, _json(answer))

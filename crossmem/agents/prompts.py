@@ -58,12 +58,16 @@ class Prompter:
         """Return the block that puts `recalled` before the agent, empty if there is nothing."""
         if not recalled:
             return ""
-        lines = [f"- {self.domain.describe(each.key)}: {canonical_json(each.value)}" for each in recalled]
+        lines = [
+            f"- {self.domain.describe(each.key)}: {canonical_json(each.value)}" for each in recalled
+        ]
         return "\n".join([HINT_STYLES[self.hint_style], *lines])
 
     def task(self, task: Task) -> str:
         """Return the message that states the task."""
-        return f"{task.description}\n\nInput Data:\n{json.dumps(task.input, indent=1, ensure_ascii=False)}"
+        return (
+            f"{task.description}\n\nInput Data:\n{json.dumps(task.input, indent=1, ensure_ascii=False)}"
+        )
 
     def refusal(self, response: Response) -> str:
         """Return the message that hands the API's answer back."""

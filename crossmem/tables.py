@@ -1,0 +1,28 @@
+"""How a table of figures is shown: words for columns, units, and a dash where a value is missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pandas.io.formats.style import Styler
+
+MISSING = "-"
+
+_FORMATS = {
+    "success_rate": ("success rate", "{:.0%}"),
+    "first_try_rate": ("first-try rate", "{:.0%}"),
+    "tokens_per_success": ("tokens per success", "{:,.0f}"),
+    "peak_bytes": ("most bytes held", "{:,.0f}"),
+}
+
+
+def show(frame: pd.DataFrame, caption: str, columns: list[str] | None = None) -> Styler:
+    """Return `frame` (the `columns` named, or all) ready to be displayed under `caption`."""
+    chosen = frame[columns] if columns else frame
+    labels = {name: _FORMATS.get(name, (str(name).replace("_", " "), ""))[0] for name in chosen}
+    formats = {labels[name]: _FORMATS.get(name, ("", "{:,.4g}"))[1] for name in chosen}
+    named = chosen.rename(columns=labels)
+    named.index.names = [str(name or "").replace("_", " ") for name in named.index.names]
+    return named.style.format(formats, na_rep=MISSING).set_caption(caption)
