@@ -1,0 +1,36 @@
+"""One real server over a private copy of the packaged recipe tables."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from crossmem.api import tables_of
+from crossmem.api.server import Server, serving
+
+from .helpers import client_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tables_of("recipe"), tmp_path / "recipe"))
+
+
+@pytest.fixture
+def server(tables: Path) -> Iterator[Server]:
+    with serving("recipe", tables) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[httpx.Client]:
+    with client_of(server) as opened:
+        yield opened

@@ -1,0 +1,154 @@
+"""Servers start when asked, share nothing, and are gone when their block is left."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from crossmem.api.server import Server, serve, serving
+from crossmem.errors import CrossmemError, InputError
+
+from .helpers import BRANDS, CONVERT, celiac, client_of, item, reload, swap
+
+
+def refuses_connections(server: Server) -> bool:
+    address = urlsplit(server.url)
+    with socket.socket() as probe:
+        return probe.connect_ex((address.hostname, address.port)) != 0
+
+
+def test_a_server_is_gone_when_its_block_is_left(tables: Path) -> None:
+    with serving("recipe", tables) as server:
+        assert server.alive
+        assert server.url.startswith("http://127.0.0.1:")
+    assert not server.alive
+    assert refuses_connections(server)
+    server.stop()
+
+
+def test_a_server_stops_on_an_exception_with_a_connection_open(tables: Path) -> None:
+    def fail_inside() -> None:
+        with serving("recipe", tables) as server, client_of(server) as client:
+            servers.append(server)
+            client.get("/healthz")
+            raise ZeroDivisionError
+
+    servers: list[Server] = []
+    with pytest.raises(ZeroDivisionError):
+        fail_inside()
+    (server,) = servers
+    assert not server.alive
+    assert refuses_connections(server)
+
+
+def test_stopping_leaves_no_thread_behind(tables: Path) -> None:
+    before = set(threading.enumerate())
+    with serving("recipe", tables) as server, client_of(server) as client:
+        reload(client)
+        assert all(thread.daemon for thread in set(threading.enumerate()) - before)
+    left = set(threading.enumerate()) - before
+    for thread in left:
+        thread.join(5)
+    assert not any(thread.is_alive() for thread in left)
+
+
+def test_two_servers_share_nothing(tables: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(tables, tmp_path / "other"))
+    with serving("recipe", tables) as one, serving("recipe", other) as two:
+        assert one.url != two.url
+        assert one.admin_token != two.admin_token
+        with client_of(one) as to_one, client_of(two) as to_two:
+            swap(tables, "4.0.0")
+            assert reload(to_one)
+            assert reload(to_two) == []
+            answers = [c.post(CONVERT, json=celiac(item("flour"))) for c in (to_one, to_two)]
+            versions = [answer.json()["table_versions"] for answer in answers]
+            assert versions == [{BRANDS: "4.0.0"}, {BRANDS: "1.0.0"}]
+            assert to_two.post("/admin/reload", headers={"X-Admin-Token": one.admin_token}).is_error
+            one.stop()
+            assert to_two.get("/healthz").is_success
+
+
+def test_its_connections_do_not_wait_to_fill_packets(server: Server) -> None:
+    # What asyncio looks at before it sets TCP_NODELAY; without it a request takes 45 ms.
+    assert server._socket.proto == socket.IPPROTO_TCP
+
+
+def test_the_admin_token_is_in_no_repr(server: Server) -> None:
+    assert server.admin_token not in repr(server)
+
+
+def test_a_bad_table_file_stops_the_start_with_the_reason(tables: Path) -> None:
+    (tables / f"{BRANDS}.json").write_text("{")
+    with (
+        pytest.raises(CrossmemError, match=r"celiac_brands\.json: not a JSON"),
+        serving("recipe", tables),
+    ):
+        pass
+
+
+def test_an_unknown_domain_stops_the_start(tables: Path) -> None:
+    with pytest.raises(InputError, match="unknown domain 'recepi'"), serving("recepi", tables):
+        pass
+
+
+def test_a_failed_start_in_the_thread_is_told(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise SystemExit(3)
+
+    monkeypatch.setattr("uvicorn.Server.run", failing)
+    with pytest.raises(CrossmemError, match="did not start"), serving("recipe", tables):
+        pass
+
+
+@pytest.mark.parametrize("port", [-1, 70_000])
+def test_a_port_that_does_not_exist_is_refused(port: int) -> None:
+    with pytest.raises(InputError, match=f"port {port}"):
+        serve("recipe", port)
+
+
+def test_a_port_in_use_is_named(server: Server) -> None:
+    port = urlsplit(server.url).port or 0
+    with pytest.raises(InputError, match=f"port {port} cannot be used: Address already in use"):
+        serve("recipe", port)
+
+
+def test_serve_runs_until_ctrl_c_and_its_own_words_make_a_drift() -> None:
+    code = "from crossmem.api.server import serve; serve('recipe', 0)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as run:
+        try:
+            assert run.stdout is not None
+            said: list[str] = []
+            while not said or not said[-1].startswith("Ctrl-C"):
+                said.append(run.stdout.readline())
+                assert said[-1], "it ended before it was ready"
+            words = {line.split()[0]: line.split()[-1] for line in said if line.strip()}
+            copy = next(line for line in said if line.lstrip().startswith("cp "))
+            subprocess.run(copy, shell=True, check=True)
+            headers = {"X-Admin-Token": words["admin"]}
+            answer = httpx.post(f"{words['serving']}/admin/reload", headers=headers)
+            assert [change["to_version"] for change in answer.json()["reloaded"]] == ["2.0.0"]
+            assert httpx.get(words["docs"]).is_success
+        finally:
+            run.send_signal(signal.SIGINT)
+            rest, _ = run.communicate(timeout=30)
+    assert run.returncode == 0
+    assert rest.endswith("stopped\n")
+    assert not Path(words["tables"]).exists()
+
+
+def test_importing_the_package_loads_no_web_framework() -> None:
+    code = (
+        "import sys, crossmem.api; crossmem.api.tables_of('recipe'); "
+        "sys.exit(bool({'fastapi', 'uvicorn', 'pydantic'} & set(sys.modules)))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
