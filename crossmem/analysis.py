@@ -98,7 +98,7 @@ def memory_events(run: Run) -> pd.DataFrame:
         .reindex(index=run.arms, columns=list(EVENT_KINDS), fill_value=0)
     )
     counts.index.name, counts.columns.name = "arm", None
-    seen = counts.loc[:, (counts > 0).any()]
+    seen: pd.DataFrame = counts.loc[:, (counts > 0).any()]
     return seen / run.config["parameters"]["replicates"]
 
 

@@ -89,7 +89,7 @@ class Response:
 
     @property
     def final(self) -> bool:
-        """Whether no other request can change the outcome: taken, or failed for no fault of its form."""
+        """Whether no other request can change the outcome: taken, or failed beyond its form."""
         return self.status not in {400, 422}
 
     @property

@@ -45,7 +45,7 @@ def notice(run: Run) -> Prose:
         "language model. The server, the table swaps, the prompts and the memory are real; tokens are "
         "estimated from the prompts a live agent would send."
     )
-    spread = "The scripted agent is deterministic: seed and replicates vary nothing, so no interval is given."
+    spread = "It is deterministic: seed and replicates vary nothing, so no interval is given."
     return Prose((origin, spread), "notice scripted")
 
 
@@ -59,14 +59,14 @@ def headline(run: Run) -> list[str]:
     """Return the three numbers that matter, a line each."""
     table, after = analysis.summary(run), analysis.post_drift(run)
     return [
-        f"attempts over {len(run.rows['index'].unique())} episodes: {_listed(per_arm(table, 'attempts'))}",
+        f"attempts over {run.length} episodes: {_listed(per_arm(table, 'attempts'))}",
         f"stale attempts after the drift: {_listed(per_arm(after, 'stale_attempts'))}",
         f"tokens per success after the drift: {_listed(per_arm(after, 'tokens_per_success'))}",
     ]
 
 
 def done(run: Run) -> str:
-    """Return the text of a notebook's sentinel cell: what ran, the three numbers, where the rows lie."""
+    """Return the text of a sentinel cell: what ran, the three numbers, where the rows lie."""
     agent = "scripted agent" if run.scripted else "live model"
     ran = f"{run.config['phase']}, stream {run.config['stream']}"
     title = f"{ran}, {agent} {run.config['parameters']['model']}"
@@ -111,10 +111,7 @@ def _fewest(run: Run) -> str:
     attempts = per_arm(analysis.summary(run), "attempts")
     fewest = min(attempts.values())
     best = [arm for arm, number in attempts.items() if number == fewest]
-    episodes = len(run.rows["index"].unique())
-    text = (
-        f"Over {episodes} episodes {_and(map(name, best))} needed the fewest attempts: {count(fewest)}"
-    )
+    text = f"Over {run.length} episodes {_and(map(name, best))} needed the fewest attempts: {count(fewest)}"
     if "A0" in attempts and "A0" not in best:
         text += f", {count(attempts['A0'] - fewest)} fewer than an agent without memory"
     return text + "."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import matplotlib as mpl
 import seaborn as sns
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.container import BarContainer
 
     from crossmem.results import Run
 
@@ -42,7 +43,7 @@ LETTERS = {
     "other retry": "o",
     "failed": "F",
 }
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 12,
     "axes.titlelocation": "left",
@@ -123,13 +124,15 @@ def tokens(run: Run) -> Picture:
             ax=axes,
         )
         for bars in axes.containers:
-            axes.bar_label(bars, fmt="{:,.0f}", fontsize=8, padding=1)
+            axes.bar_label(cast("BarContainer", bars), fmt="{:,.0f}", fontsize=8, padding=1)
         axes.set(xlabel="arm", ylabel=f"{_source(run)} tokens per success")
         axes.set_title(_titled(run, "What a success costs, before and after the drift"))
         axes.legend(title=None, frameon=False, ncols=2, loc="upper right")
         axes.margins(y=0.18)
         sns.despine(figure)
-    said = "; ".join(f"{arm} {window} {count(value)}" for (arm, window), value in table.items())
+    said = "; ".join(
+        f"{arm} {window} {count(tokens)}" for arm, window, tokens in table.reset_index().to_numpy()
+    )
     return Picture(figure, f"Bars of {_source(run)} tokens per success by arm and window: {said}.")
 
 

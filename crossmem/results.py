@@ -59,6 +59,11 @@ class Run:
         """The arms in the order asked for."""
         return [arm["name"] for arm in self.config["arms"]]
 
+    @property
+    def length(self) -> int:
+        """How many episodes the stream has."""
+        return len({row.index for row in self.results.rows})
+
     @cached_property
     def rows(self) -> pd.DataFrame:
         """One row per arm, replicate and episode."""

@@ -21,8 +21,9 @@ _FORMATS = {
 def show(frame: pd.DataFrame, caption: str, columns: list[str] | None = None) -> Styler:
     """Return `frame` (the `columns` named, or all) ready to be displayed under `caption`."""
     chosen = frame[columns] if columns else frame
-    labels = {name: _FORMATS.get(name, (str(name).replace("_", " "), ""))[0] for name in chosen}
-    formats = {labels[name]: _FORMATS.get(name, ("", "{:,.4g}"))[1] for name in chosen}
+    names = [str(name) for name in chosen]
+    labels = {name: _FORMATS.get(name, (name.replace("_", " "), ""))[0] for name in names}
+    formats = {labels[name]: _FORMATS.get(name, ("", "{:,.4g}"))[1] for name in names}
     named = chosen.rename(columns=labels)
     named.index.names = [str(name or "").replace("_", " ") for name in named.index.names]
     return named.style.format(formats, na_rep=MISSING).set_caption(caption)
