@@ -99,7 +99,8 @@ def memory_events(run: Run) -> pd.DataFrame:
     )
     counts.index.name, counts.columns.name = "arm", None
     seen: pd.DataFrame = counts.loc[:, (counts > 0).any()]
-    return seen / run.config["parameters"]["replicates"]
+    replicates = int(run.config["parameters"]["replicates"])
+    return seen / replicates
 
 
 def compositions(run: Run) -> pd.DataFrame:
