@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crossmem.errors import CrossmemError, InputError
+from crossmem.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,9 +70,14 @@ def check_writable(folder: Path) -> None:
 def whole(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; move it into place, synced, if the block succeeds.
 
-    A reader sees the old file or the new one, never a part. On an error the old file stays.
+    A reader sees the old file or the new one, never a part. On an error the old file stays. The
+    temporary file has the suffix of `path`. Raises InputError where the folder takes no file.
     """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(path.suffix, f".{path.stem}-", path.parent)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     os.close(handle)
     draft = Path(name)
     try:
@@ -81,7 +86,5 @@ def whole(path: Path) -> Iterator[Path]:
         with draft.open("rb") as written:
             os.fsync(written.fileno())
         draft.replace(path)
-    except OSError as error:
-        raise CrossmemError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         draft.unlink(missing_ok=True)

@@ -1,20 +1,19 @@
 """A notebook becomes a report: executed in a fresh kernel, then rendered to one HTML file.
 
-The page and the kernel live in `templates/`; what a notebook computes lives elsewhere.
+The kernel and the page live in `rendering/`; what a notebook computes lives elsewhere.
 """
 
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from crossmem.errors import CrossmemError, InputError
+from crossmem.paths import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
+    from pathlib import Path
 
     from nbformat import NotebookNode
 
@@ -60,10 +59,10 @@ def render(notebook: Path, html: Path) -> Path:
     Raises `CrossmemError`, naming the cell, for an image without alternative text and for
     anything that the page would have to load from elsewhere.
     """
-    from crossmem.templates.page import page
+    from crossmem.rendering.page import page
 
     text = page(_read(notebook), notebook)
-    with _draft(html) as draft:
+    with whole(html) as draft:
         draft.write_text(text, encoding="utf-8")
     return html
 
@@ -80,7 +79,7 @@ def _execute(
     _read(notebook)
     if output.resolve() == notebook.resolve():
         raise InputError(f"{output} would overwrite the notebook it is made from")
-    with _draft(output) as draft:
+    with whole(output) as draft:
         failure = _run(notebook, draft, parameters, timeout)
         executed = _read(draft)
         if failure is None and spoken(executed) is None:
@@ -101,7 +100,7 @@ def _run(
     import papermill  # type: ignore[import-untyped]
     from papermill.exceptions import PapermillExecutionError  # type: ignore[import-untyped]
 
-    from crossmem.templates.kernel import ENGINE, fresh_kernel
+    from crossmem.rendering.kernel import ENGINE, fresh_kernel
 
     try:
         with fresh_kernel() as kernel:
@@ -183,19 +182,3 @@ def _write(executed: NotebookNode, path: Path) -> None:
     import nbformat
 
     path.write_text(nbformat.writes(executed) + "\n", encoding="utf-8")  # type: ignore[no-untyped-call]
-
-
-@contextmanager
-def _draft(output: Path) -> Iterator[Path]:
-    """Yield a file beside `output` that takes its place when all went well, and vanishes else."""
-    draft = output.with_name(f".{output.stem}-{uuid4().hex[:8]}{output.suffix}")
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        draft.touch()
-    except OSError as error:
-        raise InputError(f"cannot write {output}: {error.strerror}") from error
-    try:
-        yield draft
-        draft.replace(output)
-    finally:
-        draft.unlink(missing_ok=True)

@@ -12,8 +12,8 @@ from nbconvert.exporters import HTMLExporter
 from papermill.translators import papermill_translators  # type: ignore[import-untyped]
 
 from crossmem.errors import CrossmemError
+from crossmem.rendering import tables
 from crossmem.report import spoken
-from crossmem.templates import tables
 
 if TYPE_CHECKING:
     from bs4 import Tag
