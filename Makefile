@@ -28,7 +28,7 @@ unexport PIP_TARGET PIP_PREFIX PIP_ROOT PYTHONPATH PYTHONHOME
 # Nothing here calls a live service, so nothing here gets to see a key.
 unexport ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN OPENAI_API_KEY STRIPE_API_KEY STRIPE_SECRET_KEY
 
-.PHONY: help study test lint bench lock clean
+.PHONY: help study test lint picture bench lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile | expand -t 14
@@ -52,6 +52,10 @@ lint: $(DEV) ## style, types and import walls only
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+picture: $(RUNTIME) ## draw the strip in the README anew, from the newest Phase 1 results
+	$(BIN)/python -c "import crossmem as cm; from pathlib import Path; \
+	  print(cm.plots.strip(cm.phase1(results='latest')).save(Path('docs/phase1_strip.png')))"
 
 bench: $(DEV) ## print the ratios that must hold
 	$(BIN)/python tests/bench.py

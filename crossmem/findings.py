@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from crossmem import analysis
+from crossmem import analysis, paths
 from crossmem.memory.arms import ARMS
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def done(run: Run) -> str:
     agent = "scripted agent" if run.scripted else "live model"
     ran = f"{run.config['phase']}, stream {run.config['stream']}"
     title = f"{ran}, {agent} {run.config['parameters']['model']}"
-    return "\n".join([title, *headline(run), f"Results: {run.path}"])
+    return "\n".join([title, *headline(run), f"Results: {paths.shown(run.path)}"])
 
 
 def per_arm(table: pd.DataFrame, column: str) -> dict[str, float]:

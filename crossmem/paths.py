@@ -47,6 +47,12 @@ def given(path: str) -> Path:
     return Path(path).expanduser()
 
 
+def shown(path: Path) -> str:
+    """Return `path` as a report may show it: within the checkout, else its name alone."""
+    resolved = path.resolve()
+    return str(resolved.relative_to(root())) if resolved.is_relative_to(root()) else path.name
+
+
 def check_writable(folder: Path) -> None:
     """Make `folder` and prove that a file of some size can be written there.
 

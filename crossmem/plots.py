@@ -212,7 +212,7 @@ def _mark_budget(axes: Axes, rows: pd.DataFrame) -> None:
         axes.annotate(
             f"budget of {arm}: {count(lowest)} bytes",
             (each["index"].mean(), lowest),
-            xytext=(0, -12),
+            xytext=(0, 4),
             textcoords="offset points",
             ha="center",
             fontsize=8,
