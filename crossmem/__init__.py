@@ -14,10 +14,19 @@ if TYPE_CHECKING:
     from crossmem.parameters import guard as guard
     from crossmem.results import load as load
     from crossmem.study import phase1 as phase1
+    from crossmem.study import phase2 as phase2
+    from crossmem.study import phase3 as phase3
     from crossmem.tables import show as show
 
 _MODULES = ("analysis", "findings", "plots")
-_HOMES = {"guard": "parameters", "load": "results", "phase1": "study", "show": "tables"}
+_HOMES = {
+    "guard": "parameters",
+    "load": "results",
+    "phase1": "study",
+    "phase2": "study",
+    "phase3": "study",
+    "show": "tables",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from crossmem.contract import TableDiff, read_response
 from crossmem.memory.entry import Entry
-from crossmem.memory.memory import BudgetSet, Carried, DiffsHanded, Event, Memory, Observation
+from crossmem.memory.memory import (
+    BudgetSet,
+    Carried,
+    DiffsHanded,
+    Event,
+    Memory,
+    Observation,
+    Truth,
+    VersionsRead,
+)
 from crossmem.records import Attempt, CarriedRecord, EpisodeRecord, Row
 from crossmem.records import Event as EventRecord
 
@@ -74,11 +83,19 @@ class Replay:
 
     def _before(self, index: int, log: _Log) -> None:
         """Let the world drift and tell the memory what its arm is told."""
-        if diffs := self._swap_tables(index):
-            self._tell({"diffs": [diff.model_dump() for diff in diffs]}, log)
-        for step in self.budget:
-            if step.before == index:
-                self._tell({"budget": step.bytes}, log)
+        diffs = self._swap_tables(index)
+        match self.memory.arm.told:
+            case "budget":
+                for step in self.budget:
+                    if step.before == index:
+                        self._tell({"budget": step.bytes}, log)
+            case "diffs" if diffs:
+                self._tell({"diffs": [diff.model_dump() for diff in diffs]}, log)
+            case "versions":
+                self._tell({"versions": dict(self.api.versions())}, log)
+            case "truth" if diffs or index == 0:
+                live = {name: [table.version, table.rows] for name, table in self.world.live.items()}
+                self._tell({"truth": live}, log)
 
     def _swap_tables(self, index: int) -> list[TableDiff]:
         diffs: list[TableDiff] = []
@@ -147,6 +164,7 @@ class Replay:
             index=log.index,
             task_id=task.id,
             family=self.stream.family(task),
+            half=self.domain.half(task),
             drift_epoch=sum(event.before <= log.index for event in self.stream.drift_events),
             snapshot=self.stream.episodes[log.index].snapshot,
             success=success,
@@ -254,6 +272,10 @@ def told_event(told: dict[str, Any]) -> Event:
             return DiffsHanded([TableDiff.model_validate(diff) for diff in diffs])
         case {"budget": limit}:
             return BudgetSet(limit)
+        case {"versions": dict(stamps)}:
+            return VersionsRead(stamps)
+        case {"truth": dict(tables)}:
+            return Truth({name: (version, rows) for name, (version, rows) in tables.items()})
         case _:
             raise ValueError(f"a journal holds something no memory is told: {sorted(told)}")
 

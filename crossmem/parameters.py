@@ -27,6 +27,8 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid", validate_default=True, coerce_numbers_to_str=True)
 
     phase: ClassVar[str]
+    with_oracle: ClassVar[bool] = False
+    """Whether the oracle is replayed beside the arms, for regret to be read off."""
 
     model: str = ""
     mock: bool = False
@@ -88,7 +90,37 @@ class Phase1(Parameters):
         return "phase1"
 
 
-PHASES: dict[str, type[Parameters]] = {each.phase: each for each in (Phase1,)}
+class Phase2(Parameters):
+    """Phase 2: one drift pattern, and what the granularity of invalidation is worth under it."""
+
+    phase: ClassVar[str] = "phase2"
+    with_oracle: ClassVar[bool] = True
+
+    pattern: Literal["v2", "v4", "churn", "silent", "rollback"] = "v2"
+    arms: str = "A0,A1,A2,A2D,A3,LW,LWG"
+
+    @property
+    def stream(self) -> str:
+        """The stream of the pattern."""
+        return f"phase2_{self.pattern}" if self.pattern in {"v2", "v4"} else self.pattern
+
+
+class Phase3(Parameters):
+    """Phase 3: four drifts that walk the table through every snapshot."""
+
+    phase: ClassVar[str] = "phase3"
+    with_oracle: ClassVar[bool] = True
+
+    pattern: Literal["m1"] = "m1"
+    arms: str = "A0,A1,A2,A2D,LW,LWG"
+
+    @property
+    def stream(self) -> str:
+        """The stream of the pattern."""
+        return f"phase3_{self.pattern}"
+
+
+PHASES: dict[str, type[Parameters]] = {each.phase: each for each in (Phase1, Phase2, Phase3)}
 
 
 def read(phase: str, given: Mapping[str, Any]) -> Parameters:

@@ -15,6 +15,7 @@ class Row(_Record):
     """One episode of one arm and replicate. Tokens of all its attempts; sizes after its last one.
 
     `first_try`, `stale_attempt`, `outdated_use`, `poisoned` and `cold_retry` judge the first attempt.
+    `half` is the row or category of the drifting table that the task depends on, if any.
     `recalled` counts the entries put before the agent; `error` says why an episode failed.
     """
 
@@ -23,6 +24,7 @@ class Row(_Record):
     index: int
     task_id: str
     family: str
+    half: str | None
     drift_epoch: int
     snapshot: str
     success: bool
@@ -92,7 +94,7 @@ class Attempt(_Record):
 class EpisodeRecord(_Record):
     """All that one episode leaves; a journal holds one per line, so it is there whole or not at all.
 
-    `before` holds what the memory was told before the first request (budgets, diffs), in order.
+    `before` holds what the memory was told before the first request (see `memory/arms.py`), in order.
     """
 
     index: int

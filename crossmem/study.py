@@ -33,7 +33,7 @@ from crossmem.drift import World
 from crossmem.errors import CrossmemError, InputError
 from crossmem.harness import Replay
 from crossmem.journal import Journal
-from crossmem.memory.arms import Arm, arms
+from crossmem.memory.arms import ORACLE, Arm, arms
 from crossmem.memory.memory import Memory
 from crossmem.parameters import Parameters, budget_steps, read
 
@@ -50,6 +50,16 @@ _PACKAGES = ("fastapi", "httpx", "papermill", "pandas", "pydantic", "uvicorn")
 def phase1(**given: Any) -> Run:
     """Run or load Phase 1: one drift, 24 episodes. See `run`."""
     return run("phase1", **given)
+
+
+def phase2(**given: Any) -> Run:
+    """Run or load Phase 2: one drift pattern over the same 24 tasks. See `run`."""
+    return run("phase2", **given)
+
+
+def phase3(**given: Any) -> Run:
+    """Run or load Phase 3: 48 episodes, four drifts. See `run`."""
+    return run("phase3", **given)
 
 
 def run(phase: str, **given: Any) -> Run:
@@ -82,7 +92,7 @@ class _Study:
     def run(self) -> Run:
         jobs = [
             (arm, replicate)
-            for arm in arms(self.parameters.arms)
+            for arm in _lines(self.parameters)
             for replicate in range(self.parameters.replicates)
         ]
         stop = Event()
@@ -170,6 +180,11 @@ def make_replay(
     )
 
 
+def _lines(parameters: Parameters) -> list[Arm]:
+    """Return what is replayed: the arms asked for, and the oracle where the phase has it."""
+    return [*arms(parameters.arms), *([ORACLE] if parameters.with_oracle else [])]
+
+
 def identity(parameters: Parameters, stream: Stream) -> dict[str, Any]:
     """Return what must be equal for one run to continue another."""
     chosen = parameters.model_dump(exclude={"results", "resume"})
@@ -184,7 +199,7 @@ def _config(parameters: Parameters, stream: Stream) -> dict[str, Any]:
         "pattern": stream.pattern,
         "drift_events": [event.model_dump() for event in stream.drift_events],
         "budget": [s.model_dump() for s in budget_steps(parameters.budget) or stream.budget],
-        "arms": [arm.describe() for arm in arms(parameters.arms)],
+        "arms": [arm.describe() for arm in _lines(parameters)],
         "wording": {"base": BASE_INSTRUCTION, "memory": HINT_STYLES[parameters.hint_style]},
         "api": {"source": "embedded", "crossmem": __version__},
         "preflight": None,

@@ -75,6 +75,10 @@ class Domain(ABC):
         """Tell whether an accepted request still does what the task asked for."""
 
     @abstractmethod
+    def half(self, task: Task) -> str | None:
+        """Return the row or category of the drifting table that `task` depends on, None if none."""
+
+    @abstractmethod
     def describe(self, key: Key) -> str:
         """Say in words what an entry of this key amends, for the memory block of a prompt."""
 

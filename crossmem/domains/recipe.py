@@ -97,6 +97,10 @@ class Recipe(Domain):
             and all(name in names for name in criterion["keep"])
         )
 
+    def half(self, task: Task) -> str | None:
+        """The grain of a celiac task."""
+        return next((key[1] for key in self.keys(task) if key[0] == "brand"), None)
+
     def describe(self, key: Key) -> str:
         """Say which member of which ingredient the entry amends."""
         match key:

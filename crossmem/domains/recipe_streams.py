@@ -125,4 +125,19 @@ def _authored(
     return Authored(Task(id=name, description=text, input=body), criterion)
 
 
-PLANS = (Plan("phase1", "recipe", "phase1", tasks, ((16, "2.0.0"),), (6, 13), keying="request"),)
+def _twice() -> list[Authored]:
+    return tasks() * 2
+
+
+_LADDER = ((10, "2.0.0"), (18, "3.0.0"), (27, "4.0.0"), (38, "5.0.0"))
+_ROLLBACK = ((10, "2.0.0"), (16, "1.0.0"))
+
+PLANS = (
+    Plan("phase1", "recipe", "phase1", tasks, ((16, "2.0.0"),), (6, 13), keying="request"),
+    Plan("phase2_v2", "recipe", "phase2", tasks, ((16, "2.0.0"),), (6, 13)),
+    Plan("phase2_v4", "recipe", "phase2", tasks, ((16, "4.0.0"),), (6, 13)),
+    Plan("churn", "recipe", "phase2", tasks, ((16, "churn"),), (6, 13)),
+    Plan("silent", "recipe", "phase2", tasks, ((16, "silent"),), (6, 13)),
+    Plan("rollback", "recipe", "phase2", tasks, _ROLLBACK, (3, 8)),
+    Plan("phase3_m1", "recipe", "phase3", _twice, _LADDER, (19, 26)),
+)

@@ -1,4 +1,4 @@
-"""The memory arms, each a row: how it admits, resolves conflicts, invalidates, and what it is fed.
+"""The memory arms, each a row: how it admits, resolves conflicts, invalidates, and what it is told.
 
 Adding an arm is adding a row here, and a function in `policies.py` if its idea is new.
 """
@@ -7,23 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Literal
 
 from crossmem.errors import unknown
 from crossmem.memory import policies as p
 
+Told = Literal["budget", "diffs", "versions", "truth"]
+
 
 @dataclass(frozen=True)
 class Arm:
-    """A composition of policies. `has_budget`: the stream's byte budget is in force for it."""
+    """A composition of policies.
+
+    `told` is what the harness tells its memory beside the attempts: the stream's byte `budget`, the
+    `diffs` of a reload, the `versions` read before recall, or the `truth` (the oracle alone).
+    """
 
     name: str
     title: str
     admission: p.Admission
     conflict: p.Conflict
     invalidation: p.Invalidation
-    has_budget: bool = False
+    told: Told | None = None
 
-    def describe(self) -> dict[str, str | bool]:
+    @property
+    def has_budget(self) -> bool:
+        """Whether the stream's byte budget is in force for it."""
+        return self.told == "budget"
+
+    def describe(self) -> dict[str, str | None]:
         """Return the composition by name, for the config block of a run."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: getattr(value, "__name__", value) for name, value in values.items()}
@@ -36,9 +48,17 @@ _TABLE = (
     Arm("LW", "keyed latest-wins", p.admit_everything, p.keep_latest, p.invalidate_never),
     Arm("LWG", "latest-wins, governed", p.admit_cacheable, p.keep_latest, p.invalidate_never),
     Arm("A2", "governed", p.admit_cacheable, p.keep_latest, p.drop_table),
-    Arm("A3", "budget-elastic", p.admit_cacheable, p.keep_latest, p.drop_table, has_budget=True),
+    Arm("A2D", "diff-aware", p.admit_cacheable, p.keep_latest, p.drop_changed, told="diffs"),
+    Arm("A2C", "confirming", p.admit_cacheable, p.keep_latest, p.drop_unconfirmed),
+    Arm("A2V", "revalidating", p.admit_cacheable, p.keep_latest, p.drop_table, told="versions"),
+    Arm("A3", "budget-elastic", p.admit_cacheable, p.keep_latest, p.drop_table, told="budget"),
 )
 ARMS = {arm.name: arm for arm in _TABLE}
+
+ORACLE = Arm(
+    "oracle", "perfect invalidation", p.admit_cacheable, p.keep_latest, p.restamp, told="truth"
+)
+"""No arm: the line that regret is measured from. The harness tells it what the live tables hold."""
 
 
 def arms(names: str | Sequence[str]) -> list[Arm]:

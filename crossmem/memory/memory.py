@@ -1,19 +1,20 @@
 """A memory as a fold over events: the same events give the same state.
 
-It sees the task as the agent sees it, the requests sent and the responses received, and what an arm is
-defined by (budgets, diffs handed over); never the stream, a snapshot's name or a success criterion.
+It sees the task as the agent sees it, the requests sent and the responses received, and what its arm is
+told (see `arms.py`); never the stream, a snapshot's name or a success criterion.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from crossmem.contract import Json, Response, TableDiff
 from crossmem.memory.arms import Arm
 from crossmem.memory.entry import Entry
-from crossmem.memory.policies import Action, Bump, invalidate_never, learn, shrink
+from crossmem.memory.policies import Action, Bump, drop_untrue, invalidate_never, learn, shrink
 from crossmem.memory.store import Held, Store
 
 if TYPE_CHECKING:
@@ -52,7 +53,21 @@ class BudgetSet:
     bytes: int | None
 
 
-Event = Observation | DiffsHanded | BudgetSet
+@dataclass(frozen=True)
+class VersionsRead:
+    """The version of every table, read from the API outside of any attempt."""
+
+    stamps: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the live tables hold: table -> (version, rows). Told to the oracle alone."""
+
+    tables: Mapping[str, tuple[str, Mapping[str, Json]]]
+
+
+Event = Observation | DiffsHanded | BudgetSet | VersionsRead | Truth
 
 
 class Memory:
@@ -87,9 +102,15 @@ class Memory:
                 for diff in diffs:
                     self.store.diffs.setdefault(diff.table, []).append(diff)
             case BudgetSet(limit):
-                if self.arm.has_budget:
-                    self.store.budget = limit
-                    yield from shrink(self.store)
+                self.store.budget = limit
+                yield from shrink(self.store)
+            case VersionsRead(stamps):
+                yield from self._check_stamps(stamps, ())
+            case Truth(tables):
+                for table, (version, rows) in tables.items():
+                    holds = partial(self.domain.holds, rows=rows)
+                    yield from drop_untrue(self.store, table, version, holds)
+                    yield from self._check_stamps({table: version}, ())
 
     def _observe(self, seen: Observation) -> Iterator[Action]:
         """Invalidate first, then count uses, then learn."""

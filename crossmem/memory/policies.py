@@ -130,6 +130,15 @@ def shrink(store: Store, spare: Held | None = None) -> Iterator[Action]:
         yield _action("evict", victim.entry, why, from_version=version)
 
 
+def drop_untrue(
+    store: Store, table: str, version: str, holds: Callable[[Entry], bool]
+) -> Iterator[Action]:
+    """Drop the entries of `table` whose value its live rows do not hold."""
+    old = store.stamps.get(table, version)
+    doomed = [held for held in store.of_table(table) if not holds(held.entry)]
+    yield from _drop(store, Bump(table, old, version), doomed, "the live table does not hold it")
+
+
 # -- invalidation: what a new stamp of a table does to the table's entries -------------------------
 
 
@@ -155,6 +164,12 @@ def invalidate_never(store: Store, bump: Bump) -> Iterator[Action]:  # noqa: ARG
     yield from ()
 
 
+def restamp(store: Store, bump: Bump) -> Iterator[Action]:
+    """Keep everything and take the new stamp for it: for who knows by other means what holds."""
+    if kept := store.count_of(bump.table):
+        yield _restamped(bump, f"{kept} entries known to hold")
+
+
 def drop_table(store: Store, bump: Bump) -> Iterator[Action]:
     """Drop every entry of the table learned under another version."""
     yield from _drop(store, bump, store.of_table(bump.table), "its table has another version now")
@@ -167,7 +182,7 @@ def drop_unconfirmed(store: Store, bump: Bump) -> Iterator[Action]:
     why = "its table has another version now and this response did not confirm it"
     yield from _drop(store, bump, rest, why)
     if confirmed:
-        yield _restamp(bump, f"{len(confirmed)} entries confirmed by this response")
+        yield _restamped(bump, f"{len(confirmed)} entries confirmed by this response")
 
 
 def drop_changed(store: Store, bump: Bump) -> Iterator[Action]:
@@ -190,7 +205,7 @@ def drop_changed(store: Store, bump: Bump) -> Iterator[Action]:
     ]
     yield from _drop(store, bump, doomed, "the diff removed or changed it")
     if survivors := store.count_of(bump.table):
-        yield _restamp(bump, f"{survivors} entries that the diff does not touch")
+        yield _restamped(bump, f"{survivors} entries that the diff does not touch")
 
 
 def _starts(store: Store, bump: Bump) -> list[int]:
@@ -258,7 +273,7 @@ def _drop(store: Store, bump: Bump, doomed: Sequence[Held], why: str) -> Iterato
         )
 
 
-def _restamp(bump: Bump, why: str) -> Action:
+def _restamped(bump: Bump, why: str) -> Action:
     return Action(
         "restamp", why, bump.table, from_version=bump.from_version, to_version=bump.to_version
     )
