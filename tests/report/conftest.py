@@ -1,9 +1,7 @@
-"""Tiny notebooks to execute and render, and a real Chromium to read the pages in."""
+"""Tiny notebooks to execute and render."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +11,10 @@ import pytest
 from nbformat import v4
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from nbformat import NotebookNode
-    from playwright.sync_api import Browser
 
 END = ("sentinel", "print('the end')")
 Cell = str | tuple[str, str]
@@ -70,23 +67,3 @@ def _kernels() -> list[int]:
         except psutil.NoSuchProcess:
             continue
     return found
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    """Start the Chromium of this machine; skip without one, unless CI insists."""
-    from playwright.sync_api import sync_playwright
-
-    names = ("chromium", "chromium-browser", "google-chrome")
-    path = next((found for name in names if (found := shutil.which(name))), None)
-    if path is None:
-        reason = "no Chromium on this machine: the pages were not opened in a browser"
-        if os.environ.get("CROSSMEM_REQUIRE_CHROMIUM") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield browser
-        browser.close()
