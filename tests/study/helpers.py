@@ -22,15 +22,18 @@ def replayed(**given: Any) -> Run:
 
 
 def outcome(of: Run, *arms: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows, events and attempts of `arms` (all if none), without what a clock says."""
-    content = of.results.model_dump(include={"rows", "events", "attempts"})
+    """Return the rows, events and attempts of `arms` (all if none) as they stand in the file.
+
+    Without `latency_s`, which a clock says.
+    """
+    content = read(of.path)
     return {
         part: [
             {name: value for name, value in record.items() if name != "latency_s"}
-            for record in records
+            for record in content[part]
             if not arms or record["arm"] in arms
         ]
-        for part, records in content.items()
+        for part in ("rows", "events", "attempts")
     }
 
 
