@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from crossmem import analysis as analysis
     from crossmem import findings as findings
     from crossmem import plots as plots
+    from crossmem import slots as slots
+    from crossmem import stats as stats
+    from crossmem.comparison import compare as compare
+    from crossmem.explore import Explorer as Explorer
     from crossmem.parameters import guard as guard
     from crossmem.results import load as load
     from crossmem.study import phase1 as phase1
@@ -18,8 +22,10 @@ if TYPE_CHECKING:
     from crossmem.study import phase3 as phase3
     from crossmem.tables import show as show
 
-_MODULES = ("analysis", "findings", "plots")
+_MODULES = ("analysis", "findings", "plots", "slots", "stats")
 _HOMES = {
+    "Explorer": "explore",
+    "compare": "comparison",
     "guard": "parameters",
     "load": "results",
     "phase1": "study",

@@ -7,13 +7,15 @@ nothing succeeded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pandas as pd
 
 from crossmem.domains import domain
+from crossmem.memory.arms import ORACLE
 
 if TYPE_CHECKING:
+    from crossmem.records import Row
     from crossmem.results import Run
 
 OUTCOMES = (
@@ -32,18 +34,25 @@ EVENT_KINDS = ("admit", "relearn", "confirm", "hit", "refuse", "invalidate", "re
 def episodes(run: Run) -> pd.DataFrame:
     """Return the rows of a run with their `outcome`; arms and outcomes are ordered categories."""
     rows = run.rows.copy()
-    outcome = pd.Series("other retry", index=rows.index)
-    for name, flag in (  # a later one that fits overrules an earlier one
-        ("first try", rows["first_try"]),
-        ("cold retry", rows["cold_retry"]),
-        ("poisoned attempt", rows["poisoned"]),
-        ("stale attempt", rows["stale_attempt"]),
-        ("failed", ~rows["success"]),
-    ):
-        outcome[flag] = name
-    rows["outcome"] = pd.Categorical(outcome, OUTCOMES, ordered=True)
+    rows["outcome"] = pd.Categorical(
+        [outcome_of(row) for row in run.results.rows], OUTCOMES, ordered=True
+    )
     rows["arm"] = pd.Categorical(rows["arm"], run.arms, ordered=True)
     return rows
+
+
+def outcome_of(row: Row) -> str:
+    """Return what became of an episode: the first of these that fits."""
+    for outcome, fits in (
+        ("failed", not row.success),
+        ("stale attempt", row.stale_attempt),
+        ("poisoned attempt", row.poisoned),
+        ("cold retry", row.cold_retry),
+        ("first try", row.first_try),
+    ):
+        if fits:
+            return outcome
+    return "other retry"
 
 
 def measure(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
@@ -71,8 +80,11 @@ def measure(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def summary(run: Run) -> pd.DataFrame:
-    """Return one row per arm over the whole stream."""
-    return measure(episodes(run), ["arm"])
+    """Return one row per arm over the whole stream; `regret` is attempts above the oracle's."""
+    table = measure(episodes(run), ["arm"])
+    if has(run, ORACLE.name):
+        table["regret"] = table["attempts"] - value(table, ORACLE.name, "attempts")
+    return table
 
 
 def windows(run: Run, family: str | None = None) -> pd.DataFrame:
@@ -98,9 +110,8 @@ def memory_events(run: Run) -> pd.DataFrame:
         .reindex(index=run.arms, columns=list(EVENT_KINDS), fill_value=0)
     )
     counts.index.name, counts.columns.name = "arm", None
-    seen: pd.DataFrame = counts.loc[:, (counts > 0).any()]
-    replicates = int(run.config["parameters"]["replicates"])
-    return seen / replicates
+    seen = counts.loc[:, (counts > 0).any()]
+    return seen.div(int(run.config["parameters"]["replicates"]))
 
 
 def compositions(run: Run) -> pd.DataFrame:
@@ -114,3 +125,60 @@ def compositions(run: Run) -> pd.DataFrame:
 def slot_family(run: Run) -> str:
     """Return the family that the drifting table governs."""
     return domain(run.config["domain"]).slot_family
+
+
+def slots(run: Run) -> pd.DataFrame:
+    """Return the rows of the stale-attempt slots: the slot family's first episode after each drift."""
+    rows = episodes(run)
+    after = rows[(rows["drift_epoch"] > 0) & (rows["family"] == slot_family(run))]
+    first = after.groupby("drift_epoch")["index"].transform("min")
+    return after[after["index"] == first]
+
+
+def slot_outcomes(run: Run) -> pd.DataFrame:
+    """Return what became of each slot in the first replicate, arms by drift epochs."""
+    found = slots(run)
+    found = found[found["replicate"] == found["replicate"].min()]
+    table = found.pivot(index="arm", columns="drift_epoch", values="outcome").astype(str)
+    halves = found.drop_duplicates("drift_epoch").set_index("drift_epoch")
+    table.columns = pd.Index(
+        [
+            f"epoch {epoch}: {halves.at[epoch, 'half']}, episode {halves.at[epoch, 'index']}"
+            for epoch in table
+        ]
+    )
+    return table
+
+
+def dividend(run: Run) -> pd.DataFrame:
+    """Return the granularity dividend, attempts of A2 minus attempts of A2D, per drift epoch.
+
+    A column per half of the drifting table, one for the tasks that do not consult it, and the total.
+    Means over replicates.
+    """
+    rows = episodes(run)
+    rows["half"] = rows["half"].fillna("other tasks")
+    attempts = (
+        rows[rows["arm"].isin(["A2", "A2D"])]
+        .groupby(["replicate", "drift_epoch", "half", "arm"], observed=True)["attempts"]
+        .sum()
+        .unstack("arm")
+    )
+    gap = attempts["A2"] - attempts["A2D"]
+    saved = gap.groupby(["drift_epoch", "half"]).mean().unstack("half")
+    table: pd.DataFrame = saved.reindex(
+        columns=sorted(saved, key=lambda half: (half == "other tasks", half))
+    )
+    table.columns.name = None
+    table["total"] = table.sum(axis=1)
+    return table
+
+
+def value(table: pd.DataFrame, row: str, column: str) -> float:
+    """Return one figure of a table."""
+    return float(cast("float", table.at[row, column]))
+
+
+def has(run: Run, *arms: str) -> bool:
+    """Tell whether a run holds all of the `arms`."""
+    return set(arms) <= set(run.arms)

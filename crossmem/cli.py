@@ -93,8 +93,8 @@ def report(notebook: str, given: tuple[tuple[str, str], ...], output: Path | Non
     from crossmem.report import sentinel_text
 
     path = _notebook(notebook)
-    if path.stem in p.PHASES:
-        p.read(path.stem, dict(given))
+    if path.stem in p.NOTEBOOKS:
+        p.read_for(path.stem, dict(given))
     html = output or paths.reports() / f"{path.stem}.html"
     paths.check_writable(html.parent)
     execute_and_render(path, html, dict(given))

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from crossmem import analysis, paths
-from crossmem.memory.arms import ARMS
+from crossmem import analysis, paths, stats, tables
+from crossmem.memory.arms import ARMS, ORACLE
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pandas.io.formats.style import Styler
 
+    from crossmem.comparison import Comparison
     from crossmem.results import Run
 
 
@@ -35,34 +37,66 @@ class Prose:
         return "\n\n".join(self.sentences)
 
 
-def notice(run: Run) -> Prose:
-    """Say what kind of agent the figures come from, and why there are no intervals."""
-    parameters = run.config["parameters"]
+def notice(*runs: Run) -> Prose:
+    """Say what kind of agent the figures come from, and why there are no intervals, if so."""
+    run = runs[0]
+    models = _and(sorted({each.config["parameters"]["model"] for each in runs}))
+    why = tuple(filter(None, dict.fromkeys(map(stats.why_none, runs))))
     if not run.scripted:
-        return Prose((f"Measured with the model {parameters['model']}.",), "notice")
+        return Prose((f"Measured with the model {models}.", *why), "notice")
     origin = (
-        f"Every figure here comes from a scripted agent (profile {parameters['model']}), not from a "
-        "language model. The server, the table swaps, the prompts and the memory are real; tokens are "
-        "estimated from the prompts a live agent would send."
+        f"Every figure here comes from a scripted agent (profile {models}), not from a language model. "
+        "The server, the table swaps, the prompts and the memory are real; tokens are estimated from "
+        "the prompts a live agent would send."
     )
-    spread = "It is deterministic: seed and replicates vary nothing, so no interval is given."
-    return Prose((origin, spread), "notice scripted")
+    return Prose((origin, *why), "notice scripted")
 
 
 def finding(run: Run) -> Prose:
-    """Say who paid what over the whole stream and after the drift."""
-    said = [_fewest(run), _stale(run), _baselines(run), _poison(run)]
+    """Say who paid what over the whole stream and after the drifts."""
+    if unheeded := _unheeded(run):
+        return Prose((unheeded,))
+    said = [
+        _fewest(run),
+        _differences(run),
+        _stale(run),
+        _dividend(run),
+        _baselines(run),
+        _invalidation(run),
+        _false_alarm(run),
+        _silence(run),
+        _poison(run),
+    ]
     return Prose(tuple(sentence for sentence in said if sentence))
 
 
 def headline(run: Run) -> list[str]:
-    """Return the three numbers that matter, a line each."""
-    table, after = analysis.summary(run), analysis.post_drift(run)
+    """Return the three numbers that matter, a line each, with intervals where there are any."""
+    rows = analysis.episodes(run)
+    after = rows[rows["drift_epoch"] > 0]
     return [
-        f"attempts over {run.length} episodes: {_listed(per_arm(table, 'attempts'))}",
-        f"stale attempts after the drift: {_listed(per_arm(after, 'stale_attempts'))}",
-        f"tokens per success after the drift: {_listed(per_arm(after, 'tokens_per_success'))}",
+        f"attempts over {run.length} episodes: {_figures(run, rows, 'attempts')}",
+        f"stale attempts after the drift: {_figures(run, after, 'stale_attempts')}",
+        f"tokens per success after the drift: {_figures(run, after, 'tokens_per_success')}",
     ]
+
+
+def intervals(run: Run) -> Prose | Styler:
+    """Return the table of paired differences with their intervals, or the reason why there is none."""
+    if why := stats.why_none(run):
+        return Prose((why,), "notice scripted" if run.scripted else "notice")
+    caption = (
+        f"Paired differences over {run.config['parameters']['replicates']} replicates, 95 % interval"
+    )
+    return tables.show(stats.differences(run), caption)
+
+
+def compared(comparison: Comparison) -> str:
+    """Return the text of the comparison's sentinel cell: the fewest attempts of each run."""
+    return "\n".join(
+        f"{label or run.path.stem}: {_fewest(run)}"
+        for label, run in zip(comparison.labels, comparison.runs, strict=True)
+    )
 
 
 def done(run: Run) -> str:
@@ -107,18 +141,66 @@ def against(left: float, right: float, thing: str) -> str:
     return f"{count(abs(left - right), thing)} {'more' if left > right else 'fewer'} than"
 
 
+def _figures(run: Run, rows: pd.DataFrame, figure: str) -> str:
+    """List a figure per arm, each with its interval where the run has enough replicates."""
+    means = per_arm(analysis.measure(rows, ["arm"]), figure)
+    if stats.why_none(run):
+        return _listed(means)
+    known = stats.intervals(rows, figure)
+    return ", ".join(
+        f"{arm} {count(mean)} [{count(known[arm].low)}, {count(known[arm].high)}]"
+        for arm, mean in means.items()
+    )
+
+
+def _differences(run: Run) -> str:
+    """Say which paired differences in attempts can be told from zero."""
+    if stats.why_none(run):
+        return ""
+    table = stats.differences(run).xs("attempts", level="figure")
+    return "; ".join(
+        f"{pair}: {row['mean']:+.1f} attempts [{row['low']:+.1f}, {row['high']:+.1f}], {row['verdict']}"
+        for pair, row in table.iterrows()
+    )
+
+
+def _arms_only(values: Mapping[str, float]) -> dict[str, float]:
+    return {arm: value for arm, value in values.items() if arm != ORACLE.name}
+
+
 def _fewest(run: Run) -> str:
-    attempts = per_arm(analysis.summary(run), "attempts")
+    table = per_arm(analysis.summary(run), "attempts")
+    attempts = _arms_only(table)
     fewest = min(attempts.values())
     best = [arm for arm, number in attempts.items() if number == fewest]
     text = f"Over {run.length} episodes {_and(map(name, best))} needed fewest attempts: {count(fewest)}"
     if "A0" in attempts and "A0" not in best:
         text += f", {count(attempts['A0'] - fewest)} fewer than an agent without memory"
+    if ORACLE.name in table:
+        regret = fewest - table[ORACLE.name]
+        text += f"; with perfect invalidation it would be {count(table[ORACLE.name])}"
+        text += (
+            " as well" if regret == 0 else f", {count(abs(regret))} {'fewer' if regret > 0 else 'more'}"
+        )
     return text + "."
 
 
+def _unheeded(run: Run) -> str:
+    """Say so where memory was put before the agent and changed nothing."""
+    attempts = per_arm(analysis.summary(run), "attempts")
+    others = [arm for arm in _arms_only(attempts) if arm != "A0"]
+    recalled = run.rows[run.rows["arm"].isin(others)]["recalled"].sum()
+    if "A0" not in attempts or not recalled or any(attempts[arm] != attempts["A0"] for arm in others):
+        return ""
+    style = run.config["parameters"]["hint_style"]
+    return (
+        f"Memory was put before the agent and changed nothing: under the hint style {style} every arm "
+        f"needed the {count(attempts['A0'])} attempts of an agent without memory."
+    )
+
+
 def _stale(run: Run) -> str:
-    paid = per_arm(analysis.post_drift(run), "stale_attempts")
+    paid = _arms_only(per_arm(analysis.post_drift(run), "stale_attempts"))
     groups: dict[float, list[str]] = {}
     for arm, number in paid.items():
         groups.setdefault(number, []).append(arm)
@@ -126,47 +208,119 @@ def _stale(run: Run) -> str:
         f"{_and(groups[number])} paid {count(number) if number else 'none'}"
         for number in sorted(groups, reverse=True)
     ]
-    return f"Stale attempts after the drift: {'; '.join(parts)}." if parts else ""
+    return f"Stale attempts after the first drift: {'; '.join(parts)}." if parts else ""
+
+
+def _dividend(run: Run) -> str:
+    """Say what dropping only what changed saved over dropping the table, and on which half."""
+    if not analysis.has(run, "A2", "A2D"):
+        return ""
+    saved = analysis.dividend(run).sum()
+    total = float(saved.pop("total"))
+    if total == 0:
+        return (
+            f"{name('A2D')} needed exactly as many attempts as {name('A2')}: no granularity dividend."
+        )
+    halves = ", ".join(f"{half} {count(float(number))}" for half, number in saved.items() if number)
+    return f"The granularity dividend, attempts that A2D saves over A2, is {count(total)} ({halves})."
 
 
 def _baselines(run: Run) -> str:
     """Set the ungoverned baselines beside A2, whoever wins."""
     attempts = per_arm(analysis.summary(run), "attempts")
-    beside = [arm for arm in ("LW", "LWG") if arm in attempts]
+    beside = [arm for arm in ("A1", "LW", "LWG") if arm in attempts]
     if "A2" not in attempts or not beside:
         return ""
-    text = "; ".join(
-        f"{name(arm)} needed {against(attempts[arm], attempts['A2'], 'attempt')} {name('A2')}"
-        for arm in beside
-    )
-    return f"{text}.{_invalidation(run, attempts) if 'LWG' in beside else ''}"
-
-
-def _invalidation(run: Run, attempts: Mapping[str, float]) -> str:
-    """Say what invalidation alone bought: LWG admits as A2 does and never invalidates."""
-    after = per_arm(analysis.post_drift(run), "stale_attempts")
-    fewer = after["LWG"] - after["A2"]
-    saved = attempts["LWG"] - attempts["A2"]
-    stale = f"{count(fewer, 'stale attempt')} fewer" if fewer > 0 else "no fewer stale attempts"
-    bought = f"{count(saved, 'attempt')}" if saved > 0 else "no attempts"
     return (
-        " LWG admits exactly what A2 admits and never invalidates: on this stream invalidation "
-        f"bought {bought} and {stale}."
+        "; ".join(
+            f"{name(arm)} needed {against(attempts[arm], attempts['A2'], 'attempt')} {name('A2')}"
+            for arm in beside
+        )
+        + "."
     )
+
+
+def _invalidation(run: Run) -> str:
+    """Say what invalidation alone bought: LWG admits as the governed arms do and never invalidates."""
+    governed = [arm for arm in ("A2", "A2D") if analysis.has(run, "LWG", arm)]
+    if not governed:
+        return ""
+    bought = "; that of ".join(f"{name(arm)} bought {_bought(run, arm)}" for arm in governed)
+    return (
+        "LWG admits exactly what the governed arms admit and never invalidates. Measured against it, "
+        f"the invalidation of {bought}."
+    )
+
+
+def _bought(run: Run, arm: str) -> str:
+    table = analysis.summary(run)
+    saved, stale, outdated = (
+        analysis.value(table, "LWG", column) - analysis.value(table, arm, column)
+        for column in ("attempts", "stale_attempts", "outdated_uses")
+    )
+    bought = count(saved, "attempt") if saved > 0 else "no attempts"
+    if saved < 0:
+        bought += f" (it cost {count(-saved)})"
+    if stale > 0:
+        return f"{bought} and {count(stale, 'stale attempt')} fewer"
+    return f"{bought} and {count(outdated, 'outdated use')} fewer" if outdated > 0 else bought
+
+
+def _false_alarm(run: Run) -> str:
+    """Say what a bump cost that made no remembered value stale."""
+    rows = run.rows
+    if not analysis.has(run, "A2", "LWG") or rows["stale_attempt"].any():
+        return ""
+    dropped = _per_replicate(run, _events(run, "A2", "invalidate"))
+    if not dropped or not rows["outdated_use"].any():
+        return ""
+    attempts = per_arm(analysis.summary(run), "attempts")
+    text = (
+        "No remembered value went stale: the version moved and what was remembered still held. False "
+        f"invalidation cost A2 {count(dropped)} good entries and "
+        f"{count(attempts['A2'] - attempts['LWG'], 'attempt')}"
+    )
+    if "A2D" in attempts:
+        text += (
+            f"; A2D, which reads the diff, lost {count(attempts['A2D'] - attempts['LWG'], 'attempt')}"
+        )
+    return text + "."
+
+
+def _silence(run: Run) -> str:
+    """Say what trusting stamps cost where rows changed and no stamp said so."""
+    if not analysis.has(run, "A2") or _events(run, "A2", "invalidate"):
+        return ""
+    stale = analysis.value(analysis.summary(run), "A2", "stale_attempts")
+    if not stale:
+        return ""
+    heals = (
+        "each key heals by being learned again"
+        if run.config["parameters"]["keying"] == "task"
+        else "under this keying the lesson lands under another key, and it never heals"
+    )
+    return (
+        "The rows changed under an unchanged stamp, so no governed arm noticed by stamp: trusting "
+        f"stamps cost A2 {count(stale, 'stale attempt')}; {heals}."
+    )
+
+
+def _events(run: Run, arm: str, kind: str) -> int:
+    return int(((run.events["arm"] == arm) & (run.events["kind"] == kind)).sum())
+
+
+def _per_replicate(run: Run, number: int) -> float:
+    return number / int(run.config["parameters"]["replicates"])
 
 
 def _poison(run: Run) -> str:
-    hit = {
-        arm: number
-        for arm, number in per_arm(analysis.summary(run), "poisoned_attempts").items()
-        if number
-    }
+    table = per_arm(analysis.summary(run), "poisoned_attempts")
+    hit = {arm: number for arm, number in table.items() if number}
     if not hit:
         return ""
-    numbers = _and(sorted({count(number) for number in hit.values()}))
     return (
-        f"{_and(hit)} stored values that belong to one request alone and sent them with another: "
-        f"{numbers} poisoned attempts each."
+        f"{_and(hit)} stored values that belong to one request alone and sent them with another, "
+        f"in poisoned attempts: {_listed(hit)}."
     )
 
 

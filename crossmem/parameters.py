@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -21,10 +21,17 @@ MODEL_VARIABLE = "PILOT_MODEL"
 DEFAULT_MODEL = "haiku"
 
 
-class Parameters(BaseModel):
-    """What every phase takes. Strings are as typed on a command line and are read by the validators."""
+class Given(BaseModel):
+    """What a notebook takes. Strings are as typed on a command line and are read by the validators."""
 
     model_config = ConfigDict(extra="forbid", validate_default=True, coerce_numbers_to_str=True)
+
+    def check(self) -> None:
+        """Raise InputError where the parameters do not go together or name what is not there."""
+
+
+class Parameters(Given):
+    """What every phase takes."""
 
     phase: ClassVar[str]
     with_oracle: ClassVar[bool] = False
@@ -120,17 +127,52 @@ class Phase3(Parameters):
         return f"phase3_{self.pattern}"
 
 
+class StaleAttempts(Given):
+    """The slot explorer: which slot it opens with."""
+
+    results: str = "latest"
+    epoch: int = Field(1, ge=1)
+    arm: str = "A2"
+
+
+class Compare(Given):
+    """The comparison: at least two results files, comma-separated."""
+
+    results: str = ""
+
+    @property
+    def files(self) -> list[str]:
+        """The results files named."""
+        return [name for name in map(str.strip, self.results.split(",")) if name]
+
+    def check(self) -> None:
+        """Raise InputError for fewer than two files."""
+        if len(self.files) < 2:
+            raise InputError(
+                f"results {self.results!r}: name at least two results files, comma-separated, "
+                "such as the ones that two runs of Phase 2 printed last"
+            )
+
+
 PHASES: dict[str, type[Parameters]] = {each.phase: each for each in (Phase1, Phase2, Phase3)}
+NOTEBOOKS: dict[str, type[Given]] = {**PHASES, "stale_attempts": StaleAttempts, "compare": Compare}
 
 
 def read(phase: str, given: Mapping[str, Any]) -> Parameters:
-    """Return the checked parameters of `phase`.
+    """Return the checked parameters of `phase`; raises InputError as `read_for` does."""
+    if phase not in PHASES:
+        raise unknown("phase", phase, PHASES)
+    return cast("Parameters", read_for(phase, given))
+
+
+def read_for(notebook: str, given: Mapping[str, Any]) -> Given:
+    """Return the checked parameters of a notebook.
 
     Raises InputError naming the first parameter that is unknown, ill-typed or out of range.
     """
-    if phase not in PHASES:
-        raise unknown("phase", phase, PHASES)
-    schema = PHASES[phase]
+    if notebook not in NOTEBOOKS:
+        raise unknown("notebook", notebook, NOTEBOOKS)
+    schema = NOTEBOOKS[notebook]
     for name in given:
         if name not in schema.model_fields:
             raise unknown("parameter", name, schema.model_fields)
@@ -144,13 +186,15 @@ def read(phase: str, given: Mapping[str, Any]) -> Parameters:
     return parameters
 
 
-def guard(phase: str, namespace: Mapping[str, Any]) -> Parameters:
+def guard(notebook: str, namespace: Mapping[str, Any]) -> Given:
     """Return the checked parameters found in a notebook's `namespace` (its `globals()`).
 
     Papermill only warns of a misspelt parameter and runs with the default; here every name that the
     notebook holds at this point and that is no parameter stops it. Raises InputError.
     """
-    return read(phase, {name: value for name, value in namespace.items() if _is_parameter(name, value)})
+    return read_for(
+        notebook, {name: value for name, value in namespace.items() if _is_parameter(name, value)}
+    )
 
 
 def _is_parameter(name: str, value: object) -> bool:

@@ -12,6 +12,7 @@ import seaborn as sns
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from crossmem import analysis
 from crossmem.findings import count
@@ -140,13 +141,11 @@ def memory(run: Run) -> Picture:
     """Draw entries and bytes held after each episode, with the byte budget where one is in force."""
     rows = analysis.episodes(run)
     rows = rows[(rows["replicate"] == rows["replicate"].min()) & (rows["arm"] != "A0")]
-    rows["arm"] = rows["arm"].cat.remove_unused_categories()
     with mpl.rc_context(_STYLE):
         figure = _figure(10, 3.8)
         left, right = figure.subplots(1, 2)
         _held(left, run, rows, "entries")
         _held(right, run, rows, "bytes")
-        left.legend(title=None, frameon=False, fontsize=8, loc="lower right", ncols=2)
         right.get_legend().remove()
         _mark_budget(right, rows)
         title = _titled(run, "What each memory holds after each episode")
@@ -160,21 +159,97 @@ def memory(run: Run) -> Picture:
     )
 
 
-def _held(axes: Axes, run: Run, rows: pd.DataFrame, column: str) -> None:
+def epochs(run: Run, family: str | None = None) -> Picture:
+    """Draw tokens per success and first-try rate per drift epoch, of one family only if named."""
+    table = analysis.windows(run, family).reset_index()
+    panels = (
+        ("tokens_per_success", f"{_source(run)} tokens per success"),
+        ("first_try_rate", "first-try rate"),
+    )
+    with mpl.rc_context(_STYLE):
+        figure = _figure(10, 3.8)
+        for axes, (column, label) in zip(figure.subplots(1, 2), panels, strict=True):
+            _lines(axes, table, "drift_epoch", column, marker="o", linewidth=1.8)
+            axes.set(xlabel="drift epoch", ylabel=label, xticks=sorted(table["drift_epoch"].unique()))
+            axes.margins(y=0.12)
+            if column == "first_try_rate":
+                axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+                axes.get_legend().remove()
+        of = f"{family} episodes" if family else "all episodes"
+        title = _titled(run, f"Each drift epoch by arm, {of}")
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
+    said = "; ".join(
+        f"{arm} epoch {epoch} {count(tokens)} tokens, {rate:.0%} first try"
+        for arm, epoch, tokens, rate in table[
+            ["arm", "drift_epoch", "tokens_per_success", "first_try_rate"]
+        ].to_numpy()
+    )
+    return Picture(figure, f"Lines per arm over the drift epochs, {of}: {said}.")
+
+
+def dividend(run: Run) -> Picture:
+    """Draw the attempts that A2D saves over A2, per drift epoch and half of the table."""
+    table = analysis.dividend(run).drop(columns="total")
+    shown = table.reset_index().melt("drift_epoch", var_name="half", value_name="saved")
+    with mpl.rc_context(_STYLE):
+        figure = _figure(8, 3.2)
+        axes = figure.subplots()
+        sns.barplot(shown, x="drift_epoch", y="saved", hue="half", palette="colorblind", ax=axes)
+        axes.axhline(0, color="black", linewidth=0.8)
+        axes.set(xlabel="drift epoch", ylabel="attempts saved")
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_title(_titled(run, "Attempts that A2D saves over A2, by half of the table"))
+        axes.legend(title=None, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+        sns.despine(figure)
+    said = "; ".join(
+        f"epoch {epoch} {half} {count(saved)}" for epoch, half, saved in shown.to_numpy() if saved
+    )
+    return Picture(figure, f"Bars of attempts that A2D saves over A2: {said or 'none anywhere'}.")
+
+
+def side_by_side(table: pd.DataFrame, title: str) -> Picture:
+    """Draw the attempts of each arm in several runs: `table` has the index (run, arm)."""
+    shown = table.reset_index()
+    with mpl.rc_context(_STYLE):
+        figure = _figure(10, 4)
+        axes = figure.subplots()
+        sns.barplot(shown, x="arm", y="attempts", hue="run", palette="colorblind", ax=axes)
+        axes.set(xlabel="arm", ylabel="attempts over the stream")
+        axes.set_title(title)
+        axes.legend(title=None, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+        sns.despine(figure)
+    said = "; ".join(
+        f"{run}, {arm}: {count(number)}"
+        for run, arm, number in shown[["run", "arm", "attempts"]].to_numpy()
+    )
+    return Picture(figure, f"Bars of attempts by arm, one colour per run: {said}.")
+
+
+def _lines(axes: Axes, rows: pd.DataFrame, x: str, y: str, **style: Any) -> None:
+    """Draw a line per arm, the oracle in black."""
+    names = [str(arm) for arm in rows["arm"].cat.categories if (rows["arm"] == arm).any()]
+    colours = dict(zip(names, sns.color_palette("colorblind", len(names)), strict=True))
     sns.lineplot(
         rows,
-        x="index",
-        y=column,
+        x=x,
+        y=y,
         hue="arm",
         style="arm",
-        palette="colorblind",
-        drawstyle="steps-post",
+        hue_order=names,
+        style_order=names,
+        palette={**colours, "oracle": "black"},
         errorbar=None,
         ax=axes,
+        **style,
     )
+    axes.legend(title=None, frameon=False, fontsize=8, ncols=2)
+    sns.despine(ax=axes)
+
+
+def _held(axes: Axes, run: Run, rows: pd.DataFrame, column: str) -> None:
+    _lines(axes, rows, "index", column, drawstyle="steps-post")
     _mark_drifts(axes, run, offset=-0.5)
     axes.set(xlabel="episode", ylabel=f"{column} held", ylim=(0, None))
-    sns.despine(ax=axes)
 
 
 def _figure(width: float, height: float) -> Figure:

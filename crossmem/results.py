@@ -116,8 +116,8 @@ def load(path: Path) -> Run:
         raise InputError(f"results: {path} is no results file: {where}: {first['msg']}") from None
 
 
-def find(wanted: str, phase: str, stream: str) -> Run:
-    """Load the results file `wanted` of a phase and stream; `latest` takes the newest that fits.
+def find(wanted: str, phase: str | None = None, stream: str | None = None) -> Run:
+    """Load the results file `wanted`, of a phase and stream if named; `latest` = the newest that fits.
 
     A bare name is looked up in the results folder. Raises InputError where there is none, or where the
     file belongs to another phase or stream.
@@ -133,7 +133,7 @@ def find(wanted: str, phase: str, stream: str) -> Run:
     return run
 
 
-def _latest(phase: str, stream: str) -> Run:
+def _latest(phase: str | None, stream: str | None) -> Run:
     files = paths.results().glob("*.json")
     for path in sorted(files, key=lambda each: each.stat().st_mtime_ns, reverse=True):
         try:
@@ -142,8 +142,9 @@ def _latest(phase: str, stream: str) -> Run:
             continue  # some other file there must not hide the newest good one
         if _fits(run, phase, stream):
             return run
-    raise InputError(f"results: no results file of {phase} on stream {stream} in {paths.results()}")
+    of = f" of {phase} on stream {stream}" if phase else ""
+    raise InputError(f"results: no results file{of} in {paths.results()}")
 
 
-def _fits(run: Run, phase: str, stream: str) -> bool:
-    return (run.config.get("phase"), run.config.get("stream")) == (phase, stream)
+def _fits(run: Run, phase: str | None, stream: str | None) -> bool:
+    return phase in {None, run.config.get("phase")} and stream in {None, run.config.get("stream")}

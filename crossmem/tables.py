@@ -23,7 +23,11 @@ def show(frame: pd.DataFrame, caption: str, columns: list[str] | None = None) ->
     chosen = frame[columns] if columns else frame
     names = [str(name) for name in chosen]
     labels = {name: _FORMATS.get(name, (name.replace("_", " "), ""))[0] for name in names}
-    formats: dict[Any, Any] = {labels[name]: _FORMATS.get(name, ("", "{:,.4g}"))[1] for name in names}
+    formats: dict[Any, Any] = {labels[name]: _FORMATS.get(name, ("", _plain))[1] for name in names}
     named = chosen.rename(columns=labels)
     named.index.names = [str(name or "").replace("_", " ") for name in named.index.names]
     return named.style.format(formats, na_rep=MISSING).set_caption(caption)
+
+
+def _plain(value: Any) -> str:
+    return f"{value:,.4g}" if isinstance(value, int | float) else str(value)
