@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crossmem.study import phase1 as phase1
     from crossmem.study import phase2 as phase2
     from crossmem.study import phase3 as phase3
+    from crossmem.tables import by_epoch as by_epoch
     from crossmem.tables import show as show
 
 _MODULES = ("analysis", "findings", "plots", "slots", "stats")
@@ -31,6 +32,7 @@ _HOMES = {
     "phase1": "study",
     "phase2": "study",
     "phase3": "study",
+    "by_epoch": "tables",
     "show": "tables",
 }
 

@@ -95,6 +95,13 @@ def windows(run: Run, family: str | None = None) -> pd.DataFrame:
     return measure(rows, ["arm", "drift_epoch"])
 
 
+def by_epoch(run: Run, figure: str, family: str | None = None) -> pd.DataFrame:
+    """Return one figure as arms by drift epochs, of one family only if named."""
+    table = windows(run, family)[figure].unstack("drift_epoch")
+    table.columns = pd.Index([f"epoch {epoch}" for epoch in table.columns])
+    return table
+
+
 def post_drift(run: Run) -> pd.DataFrame:
     """Return one row per arm over all episodes after the first drift."""
     rows = episodes(run)
@@ -139,15 +146,17 @@ def slot_outcomes(run: Run) -> pd.DataFrame:
     """Return what became of each slot in the first replicate, arms by drift epochs."""
     found = slots(run)
     found = found[found["replicate"] == found["replicate"].min()]
-    table = found.pivot(index="arm", columns="drift_epoch", values="outcome").astype(str)
-    halves = found.drop_duplicates("drift_epoch").set_index("drift_epoch")
-    table.columns = pd.Index(
-        [
-            f"epoch {epoch}: {halves.at[epoch, 'half']}, episode {halves.at[epoch, 'index']}"
-            for epoch in table
-        ]
+    titles = (
+        "epoch "
+        + found["drift_epoch"].astype(str)
+        + ": "
+        + found["half"]
+        + ", episode "
+        + found["index"].astype(str)
     )
-    return table
+    table = found.assign(slot=titles).pivot(index="arm", columns="slot", values="outcome")
+    table.columns.name = None
+    return table.astype(str)
 
 
 def dividend(run: Run) -> pd.DataFrame:

@@ -173,7 +173,8 @@ def _fewest(run: Run) -> str:
     attempts = _arms_only(table)
     fewest = min(attempts.values())
     best = [arm for arm, number in attempts.items() if number == fewest]
-    text = f"Over {run.length} episodes {_and(map(name, best))} needed fewest attempts: {count(fewest)}"
+    text = f"Over {run.length} episodes {_and(map(name, best))} needed the fewest attempts: "
+    text += count(fewest)
     if "A0" in attempts and "A0" not in best:
         text += f", {count(attempts['A0'] - fewest)} fewer than an agent without memory"
     if ORACLE.name in table:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from crossmem import analysis
+
 if TYPE_CHECKING:
     import pandas as pd
     from pandas.io.formats.style import Styler
+
+    from crossmem.results import Run
 
 MISSING = "-"
 
@@ -27,6 +31,16 @@ def show(frame: pd.DataFrame, caption: str, columns: list[str] | None = None) ->
     named = chosen.rename(columns=labels)
     named.index.names = [str(name or "").replace("_", " ") for name in named.index.names]
     return named.style.format(formats, na_rep=MISSING).set_caption(caption)
+
+
+def by_epoch(run: Run, figure: str, family: str | None = None) -> Styler:
+    """Return one figure of `analysis.measure` as a table of arms by drift epochs."""
+    label, form = _FORMATS.get(figure, (figure.replace("_", " "), _plain))
+    of = f" in {family} episodes" if family else ""
+    table = analysis.by_epoch(run, figure, family)
+    return table.style.format(form, na_rep=MISSING).set_caption(
+        f"{label.capitalize()}{of}, by drift epoch"
+    )
 
 
 def _plain(value: Any) -> str:
