@@ -151,9 +151,9 @@ def test_a_bad_parameter_ends_the_real_command_quickly_and_with_status_2(
 def test_plain_papermill_is_stopped_by_the_guard_cell(case: str, results: Path, tmp_path: Path) -> None:
     given, said = BAD[case]
     command = [
-        Path(sys.executable).with_name("papermill"),
-        paths.notebooks() / "phase1.ipynb",
-        tmp_path / "out.ipynb",
+        str(Path(sys.executable).with_name("papermill")),
+        str(paths.notebooks() / "phase1.ipynb"),
+        str(tmp_path / "out.ipynb"),
         "--no-progress-bar",
         *pairs({"mock": "True", **given}),
     ]
@@ -196,7 +196,7 @@ FILES: dict[str, tuple[Callable[[dict[str, Any]], str], str]] = {
     "another grading": (changed("grading", 2), r"is no results file: grading: "),
     "truncated": (lambda content: json.dumps(content)[:5000], r"is no whole JSON file .*truncated\?"),
     "empty": (lambda _: "", r"is no whole JSON file .*truncated\?"),
-    "rows missing": (lambda content: '{"schema": 1, "config": {}}', r"is no results file: rows: "),
+    "rows missing": (lambda _: '{"schema": 1, "config": {}}', r"is no results file: rows: "),
     "rows of another shape": (changed("rows", [{"arm": "A0"}]), r"no results file: rows\.0\."),
     "another phase": (configured("phase", "phase2"), r"is of phase2 on stream phase1, not of phase1"),
     "another stream": (configured("stream", "x"), r"is of phase1 on stream x, not of phase1 on"),
@@ -297,7 +297,7 @@ def test_no_room_for_results_is_one_line_on_the_command_line(results: Path, tmp_
 
 def test_the_guard_lets_the_notebooks_own_names_pass() -> None:
     namespace = {"In": [], "Out": {}, "_": 1, "__name__": "x", "json": json, "mock": True}
-    assert parameters.guard("phase1", namespace).mock
+    assert dict(parameters.guard("phase1", namespace))["mock"] is True
 
 
 @pytest.mark.parametrize("name", ["replicatess", "Mock", "stream"])
