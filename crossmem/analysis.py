@@ -156,7 +156,7 @@ def slot_outcomes(run: Run) -> pd.DataFrame:
     )
     table = found.assign(slot=titles).pivot(index="arm", columns="slot", values="outcome")
     table.columns.name = None
-    return table.astype(str)
+    return pd.DataFrame(table.astype(str))
 
 
 def dividend(run: Run) -> pd.DataFrame:

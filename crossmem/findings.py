@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from crossmem import analysis, paths, stats, tables
-from crossmem.memory.arms import ARMS, ORACLE
+from crossmem.memory.arms import ORACLE
+from crossmem.prose import Prose, against, count, joined, listed, name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,28 +17,10 @@ if TYPE_CHECKING:
     from crossmem.results import Run
 
 
-@dataclass(frozen=True)
-class Prose:
-    """Sentences to show in a notebook, as a box of the given kind (a CSS class of the report)."""
-
-    sentences: tuple[str, ...]
-    kind: str = "finding"
-
-    def __str__(self) -> str:
-        return " ".join(self.sentences)
-
-    def _repr_html_(self) -> str:
-        body = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
-        return f'<div class="{self.kind}">{body}</div>'
-
-    def _repr_markdown_(self) -> str:
-        return "\n\n".join(self.sentences)
-
-
 def notice(*runs: Run) -> Prose:
     """Say what kind of agent the figures come from, and why there are no intervals, if so."""
     run = runs[0]
-    models = _and(sorted({each.config["parameters"]["model"] for each in runs}))
+    models = joined(sorted({each.config["parameters"]["model"] for each in runs}))
     why = tuple(filter(None, dict.fromkeys(map(stats.why_none, runs))))
     if not run.scripted:
         return Prose((f"Measured with the model {models}.", *why), "notice")
@@ -112,40 +92,11 @@ def per_arm(table: pd.DataFrame, column: str) -> dict[str, float]:
     return {str(arm): float(value) for arm, value in table[column].items()}
 
 
-def name(arm: str) -> str:
-    """Return an arm with what it stands for."""
-    return f"{arm} ({ARMS[arm].title})" if arm in ARMS else arm
-
-
-def count(value: float, thing: str = "") -> str:
-    """Write a count or mean, with the thing counted in singular or plural; missing is `none`.
-
-    >>> count(1, "attempt"), count(2.5, "attempt"), count(float("nan"))
-    ('1 attempt', '2.5 attempts', 'none')
-    """
-    if math.isnan(value):
-        return "none"
-    whole = value == round(value) or abs(value) >= 1000
-    plural = "" if not thing else f" {thing}" if value == 1 else f" {thing}s"
-    return f"{value:,.0f}{plural}" if whole else f"{value:,.1f}{plural}"
-
-
-def against(left: float, right: float, thing: str) -> str:
-    """Say how one count compares with another.
-
-    >>> against(35, 36, "attempt"), against(36, 36, "attempt")
-    ('1 attempt fewer than', 'exactly as many attempts as')
-    """
-    if left == right:
-        return f"exactly as many {thing}s as"
-    return f"{count(abs(left - right), thing)} {'more' if left > right else 'fewer'} than"
-
-
 def _figures(run: Run, rows: pd.DataFrame, figure: str) -> str:
     """List a figure per arm, each with its interval where the run has enough replicates."""
     means = per_arm(analysis.measure(rows, ["arm"]), figure)
     if stats.why_none(run):
-        return _listed(means)
+        return listed(means)
     known = stats.intervals(rows, figure)
     return ", ".join(
         f"{arm} {count(mean)} [{count(known[arm].low)}, {count(known[arm].high)}]"
@@ -173,7 +124,7 @@ def _fewest(run: Run) -> str:
     attempts = _arms_only(table)
     fewest = min(attempts.values())
     best = [arm for arm, number in attempts.items() if number == fewest]
-    text = f"Over {run.length} episodes {_and(map(name, best))} needed the fewest attempts: "
+    text = f"Over {run.length} episodes {joined(map(name, best))} needed the fewest attempts: "
     text += count(fewest)
     if "A0" in attempts and "A0" not in best:
         text += f", {count(attempts['A0'] - fewest)} fewer than an agent without memory"
@@ -206,7 +157,7 @@ def _stale(run: Run) -> str:
     for arm, number in paid.items():
         groups.setdefault(number, []).append(arm)
     parts = [
-        f"{_and(groups[number])} paid {count(number) if number else 'none'}"
+        f"{joined(groups[number])} paid {count(number) if number else 'none'}"
         for number in sorted(groups, reverse=True)
     ]
     return f"Stale attempts after the first drift: {'; '.join(parts)}." if parts else ""
@@ -320,15 +271,6 @@ def _poison(run: Run) -> str:
     if not hit:
         return ""
     return (
-        f"{_and(hit)} stored values that belong to one request alone and sent them with another, "
-        f"in poisoned attempts: {_listed(hit)}."
+        f"{joined(hit)} stored values that belong to one request alone and sent them with another, "
+        f"in poisoned attempts: {listed(hit)}."
     )
-
-
-def _listed(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{arm} {count(value)}" for arm, value in values.items())
-
-
-def _and(names: Iterable[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import matplotlib as mpl
@@ -15,11 +12,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from crossmem import analysis
-from crossmem.findings import count
+from crossmem.picture import Picture
+from crossmem.prose import count
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.container import BarContainer
@@ -50,33 +46,6 @@ _STYLE: dict[Any, Any] = {
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
 }
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A drawn figure and what it shows in words."""
-
-    figure: Figure
-    alt: str
-
-    @cached_property
-    def png(self) -> bytes:
-        """The figure as a PNG at twice the size it is shown at."""
-        buffer = io.BytesIO()
-        self.figure.savefig(buffer, format="png", dpi=200, metadata={"Software": None})
-        return buffer.getvalue()
-
-    def save(self, path: Path) -> Path:
-        """Write the PNG and return where it lies."""
-        path.write_bytes(self.png)
-        return path
-
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        width = round(self.figure.get_figwidth() * 100)
-        return (
-            {"image/png": self.png, "text/plain": self.alt},
-            {"image/png": {"alt": self.alt, "width": width}},
-        )
 
 
 def strip(run: Run) -> Picture:

@@ -37,10 +37,9 @@ def by_epoch(run: Run, figure: str, family: str | None = None) -> Styler:
     """Return one figure of `analysis.measure` as a table of arms by drift epochs."""
     label, form = _FORMATS.get(figure, (figure.replace("_", " "), _plain))
     of = f" in {family} episodes" if family else ""
+    caption = f"{label.capitalize()}{of}, by drift epoch"
     table = analysis.by_epoch(run, figure, family)
-    return table.style.format(form, na_rep=MISSING).set_caption(
-        f"{label.capitalize()}{of}, by drift epoch"
-    )
+    return table.style.format(form, na_rep=MISSING).set_caption(caption)
 
 
 def _plain(value: Any) -> str:
