@@ -1,15 +1,26 @@
-"""Whatever a run does, the packaged tables stay as they are."""
+"""Whatever a run does, the packaged tables stay as they are; runs that tests only read are shared."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from filelock import FileLock
 
+from crossmem import study
 from crossmem.api import tables_of
+from crossmem.memory.arms import ARMS
+from crossmem.paths import RESULTS_VARIABLE
+from crossmem.results import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from crossmem.results import Run
+
+    Scripted = Callable[..., Run]
 
 
 @pytest.fixture(autouse=True)
@@ -22,3 +33,28 @@ def _packaged_tables_are_never_written() -> Iterator[None]:
 def packaged_tables() -> dict[str, bytes]:
     files = sorted(tables_of("recipe").rglob("*.json"))
     return {str(path): path.read_bytes() for path in files}
+
+
+@pytest.fixture(scope="session")
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Scripted:
+    """Return the run of a phase with the scripted agent, all ten arms unless others are named.
+
+    Replayed once for all tests and workers, and read from its file; not to be changed.
+    """
+    root = tmp_path_factory.getbasetemp()
+    root = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "scripted"
+    root.mkdir(exist_ok=True)
+    known: dict[str, Run] = {}
+
+    def made(phase: str, **given: Any) -> Run:
+        given = {"mock": True, "arms": ",".join(ARMS), **given}
+        name = repr((phase, sorted(given.items())))
+        if name not in known:
+            folder = root / sha256(name.encode()).hexdigest()[:16]
+            with FileLock(f"{folder}.lock"), pytest.MonkeyPatch.context() as patch:
+                patch.setenv(RESULTS_VARIABLE, str(folder))
+                files = [*folder.glob("*.json")] or [study.run(phase, **given).path]
+            known[name] = load(files[0])
+        return known[name]
+
+    return made

@@ -1,0 +1,79 @@
+"""What the rows and events of a run say: who paid what, where, and what each memory ends with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from crossmem.records import Event, Row
+    from crossmem.results import Run
+
+
+def rows(run: Run, line: str) -> list[Row]:
+    return [row for row in run.results.rows if row.arm == line]
+
+
+def events(run: Run, line: str, kind: str) -> list[Event]:
+    return [event for event in run.results.events if (event.arm, event.kind) == (line, kind)]
+
+
+def table_events(run: Run, line: str) -> list[Event]:
+    """Return what an arm did about stamps, in order."""
+    kinds = {"invalidate", "restamp"}
+    return [event for event in run.results.events if event.arm == line and event.kind in kinds]
+
+
+def where(run: Run, line: str, of: Callable[[Row], object]) -> list[int]:
+    """Return the episodes of an arm whose row is so."""
+    return [row.index for row in rows(run, line) if of(row)]
+
+
+def totals(run: Run) -> dict[str, int]:
+    """Return the attempts of every line."""
+    found: dict[str, int] = {}
+    for row in run.results.rows:
+        found[row.arm] = found.get(row.arm, 0) + row.attempts
+    return found
+
+
+def best(run: Run) -> set[str]:
+    """Return the arms with the fewest attempts."""
+    attempts = {arm: number for arm, number in totals(run).items() if arm != "oracle"}
+    return {arm for arm, number in attempts.items() if number == min(attempts.values())}
+
+
+def paid(run: Run, line: str) -> str:
+    """Return attempts and stale attempts as CONTRACT.md writes them."""
+    stale = sum(row.stale_attempt for row in rows(run, line))
+    return f"{totals(run)[line]}({stale})" if stale else f"{totals(run)[line]}"
+
+
+@dataclass
+class Kept:
+    """A key's value at the end of a run and the version it is held under."""
+
+    key: tuple[str, ...]
+    table: str | None
+    value: Any
+    version: str | None
+
+
+def kept_of(run: Run, line: str) -> dict[tuple[str, ...], Kept]:
+    """Replay the event log of an arm that keeps one value a key; return what it ends with."""
+    kept: dict[tuple[str, ...], Kept] = {}
+    for event in run.results.events:
+        if event.arm != line:
+            continue
+        key = tuple(event.key or ())
+        if event.kind in {"admit", "relearn", "confirm"}:
+            kept[key] = Kept(key, event.table, event.value, event.to_version)
+        elif event.kind in {"invalidate", "evict"}:
+            del kept[key]
+        elif event.kind == "restamp":
+            for each in kept.values():
+                if each.table == event.table:
+                    each.version = event.to_version
+    return kept
