@@ -14,7 +14,7 @@ from crossmem.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from crossmem.plots import Picture
+    from crossmem.picture import Picture
     from crossmem.results import Run
 
 COLUMNS = (
@@ -49,19 +49,22 @@ class Comparison:
         """The attempts of every arm in every run."""
         from crossmem import plots
 
-        kinds = {"scripted agent" if run.scripted else "live model" for run in self.runs}
-        return plots.side_by_side(self.table, f"Attempts by arm and run ({', '.join(sorted(kinds))})")
+        return plots.side_by_side(self.table, f"Attempts by arm and run ({_agent(self.runs[0])})")
 
 
 def compare(wanted: Iterable[str | Path | Run]) -> Comparison:
     """Set runs beside each other: results files by name or path, or runs at hand.
 
-    Raises InputError for fewer than two, and where two runs did not replay the same tasks in the same
-    order, saying what differs.
+    Raises InputError for fewer than two, for one named twice, and where two runs did not replay the
+    same tasks in the same order, saying what differs.
     """
     runs = [each if isinstance(each, results.Run) else results.find(str(each)) for each in wanted]
     if len(runs) < 2:
         raise InputError(f"compare: {len(runs)} results file given; name at least two")
+    files = [run.path.resolve() for run in runs]
+    for run, file in zip(runs, files, strict=True):
+        if files.count(file) > 1:
+            raise InputError(f"compare: {run.path.name} is named more than once")
     first = runs[0]
     for run in runs[1:]:
         if difference := _difference(first, run):
@@ -74,7 +77,7 @@ def _difference(left: Run, right: Run) -> str | None:
     for what, ours, theirs in (
         ("domain", left.config["domain"], right.config["domain"]),
         ("number of episodes", left.length, right.length),
-        ("the kind of agent (mock)", left.scripted, right.scripted),
+        ("kind of agent", _agent(left), _agent(right)),
     ):
         if ours != theirs:
             return f"{what}: {ours} against {theirs}"
@@ -83,6 +86,10 @@ def _difference(left: Run, right: Run) -> str | None:
         index = min(index for index, _ in tasks[0] ^ tasks[1])
         return f"their tasks, from episode {index} on"
     return None
+
+
+def _agent(run: Run) -> str:
+    return "scripted agent" if run.scripted else "live model"
 
 
 def _labels(runs: list[Run]) -> list[str]:
@@ -97,6 +104,7 @@ def _labels(runs: list[Run]) -> list[str]:
 def _described(run: Run) -> dict[str, str]:
     """Return what may set a run apart, in the order in which a label says it."""
     chosen = run.config["parameters"]
+    chosen = {**chosen, "budget": chosen.get("budget") or "of the stream"}
     names = ("model", "hint_style", "keying", "budget", "replicates", "seed", "max_attempts")
     return {
         "phase": run.config["phase"],

@@ -1,4 +1,4 @@
-"""Words for figures: sentences in a box, counts with their thing, names of arms. No figure lives here."""
+"""Words for figures: sentences in a box, counts with their thing, names of arms."""
 
 from __future__ import annotations
 
