@@ -19,6 +19,7 @@ from crossmem.contract import read_response
 from crossmem.domains import domain
 from crossmem.domains.base import value_at
 from crossmem.errors import InputError, unknown
+from crossmem.memory.entry import same
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -69,15 +70,16 @@ class Slot:
 
     @property
     def recalled(self) -> list[dict[str, Any]]:
-        """The entries that memory put before the agent, each with `words` for its key."""
-        what = domain(self.run.config["domain"])
-        held = self.steps[0].attempt.recalled
-        return [{**entry, "words": what.describe(tuple(entry["key"]))} for entry in held]
+        """The entries that memory put before the agent.
 
-    @property
-    def verdicts(self) -> dict[str, str]:
-        """What each carried value was worth in the first request."""
-        return {str(each.value): each.verdict for each in self.steps[0].attempt.carried}
+        Each with `words` for its key, and what it was `worth` in the first request if it stood there.
+        """
+        what = domain(self.run.config["domain"])
+        first = self.steps[0].attempt
+        return [
+            {**entry, "words": what.describe(tuple(entry["key"])), "worth": _worth(first, entry)}
+            for entry in first.recalled
+        ]
 
     @property
     def title(self) -> str:
@@ -142,6 +144,16 @@ def _slot(run: Run, who: tuple[str, int], index: int, outcome: str) -> Slot:
         later=later,
         later_outcome=analysis.outcome_of(later) if later else None,
     )
+
+
+def _worth(first: Attempt, entry: dict[str, Any]) -> str:
+    """Return the verdict on a recalled entry in the first request."""
+    same_entry = (
+        each.verdict
+        for each in first.carried
+        if each.key == list(entry["key"]) and same(each.value, entry["value"])
+    )
+    return next(same_entry, "not carried")
 
 
 def _steps(attempts: list[Attempt], raw: dict[str, Any] | None) -> Iterator[Step]:

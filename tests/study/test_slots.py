@@ -1,0 +1,286 @@
+"""A stale-attempt slot, opened: what it shows is what the results file holds, escaped, and no more."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from bs4 import BeautifulSoup
+
+from crossmem import analysis, slots, streams
+from crossmem.errors import InputError
+from crossmem.memory.arms import ARMS
+from crossmem.results import Results, Run, load, save
+
+from .helpers import read
+from .rows import rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .conftest import Scripted
+
+BASE_FLOUR, NEXT_FLOUR = "Kembrovast TL 38", "Zelmarick HD 52"
+
+
+@pytest.fixture(scope="session")
+def m1(scripted: Scripted) -> Run:
+    return scripted("phase3")
+
+
+@pytest.fixture(scope="session")
+def v2(scripted: Scripted) -> Run:
+    return scripted("phase2", pattern="v2")
+
+
+def one(run: Run, epoch: int, arm: str) -> slots.Slot:
+    (slot,) = slots.opened(run, epoch, arm).slots
+    return slot
+
+
+def page(shown: slots.Folds) -> BeautifulSoup:
+    return BeautifulSoup(shown._repr_html_(), "html.parser")
+
+
+def changed(run: Run, path: Path, **parts: Any) -> Run:
+    """Write the run's file with some of its parts exchanged, and read it back."""
+    content = {**read(run.path), **parts}
+    return load(save(Results.model_validate(content), path / run.path.name).path)
+
+
+# -- what it shows ---------------------------------------------------------------------------------
+
+
+def test_a_stale_slot_of_a2_read_from_top_to_bottom(v2: Run) -> None:
+    slot = one(v2, 1, "A2")
+    assert slot.title == "Epoch 1, A2: stale attempt at episode 16 (flour), 2 attempts"
+    (held,) = slot.recalled
+    assert (held["value"], held["version"], held["worth"]) == (BASE_FLOUR, "1.0.0", "stale")
+    assert held["words"] == "brand of 'flour' in celiac recipes"
+    first, second = slot.steps
+    assert [line.text.strip(' ",') for line in first.lines if line.kind == "new"] == [
+        f'brand": "{BASE_FLOUR}'
+    ]
+    assert not [line for line in first.lines if line.kind == "gone"]
+    (fix,) = first.fixes
+    assert (fix.field, fix.sent, fix.suggested) == ("/ingredients/0/brand", BASE_FLOUR, NEXT_FLOUR)
+    assert first.stamps == {"celiac_brands": "2.0.0"}
+    assert [(line.kind, line.text.strip(' ",')) for line in second.lines if line.kind != "same"] == [
+        ("gone", f'brand": "{BASE_FLOUR}'),
+        ("new", f'brand": "{NEXT_FLOUR}'),
+    ]
+    assert (second.attempt.status, second.fixes) == (200, [])
+    assert [event.kind for event in slot.events] == ["invalidate", "invalidate", "relearn"]
+    assert slot.later is not None
+    assert (slot.later.index, slot.later.half, slot.later_outcome) == (20, "flour", "first try")
+
+
+def test_a_slot_is_made_of_the_rows_attempts_and_events_of_the_file(m1: Run) -> None:
+    shown = slots.folds(m1).slots
+    assert len(shown) == 4 * (len(ARMS) + 1)
+    assert [(slot.row.drift_epoch, slot.row.arm) for slot in shown] == [
+        (epoch, line) for epoch in (1, 2, 3, 4) for line in (*ARMS, "oracle")
+    ]
+    for slot in shown:
+        of = (slot.row.arm, slot.row.index)
+        assert [step.attempt for step in slot.steps] == [
+            each for each in m1.results.attempts if (each.arm, each.episode) == of
+        ]
+        assert slot.events == [each for each in m1.results.events if (each.arm, each.episode) == of]
+        assert slot.outcome == analysis.outcome_of(slot.row)
+        assert len(slot.recalled) == slot.row.recalled
+        assert slot.row.stale_attempt == ("stale" in [each["worth"] for each in slot.recalled])
+        after = [
+            row
+            for row in rows(m1, slot.row.arm)
+            if row.index > slot.row.index and row.half == slot.row.half
+        ]
+        assert slot.later == (after[0] if after else None)
+
+
+def test_every_part_reaches_the_page(v2: Run) -> None:
+    shown = page(slots.opened(v2, 1, "A2D"))
+    assert [each.text for each in shown.select("h4")] == [
+        "What memory held",
+        "Attempt 1: sent",
+        "Attempt 1: what came back",
+        "Attempt 2: sent",
+        "Attempt 2: what came back",
+        "What the arm did about it",
+        "What the next such episode did",
+    ]
+    cells = [cell.text for cell in shown.select("td")]
+    assert cells == [
+        "brand of 'flour' in celiac recipes",
+        f'"{BASE_FLOUR}"',
+        "celiac_brands",
+        "1.0.0",
+        "stale",
+    ]
+    assert [each.text.strip() for each in shown.select("pre ins")] == [
+        f'"brand": "{BASE_FLOUR}",',
+        f'"brand": "{NEXT_FLOUR}",',
+    ]
+    assert [each.text.strip() for each in shown.select("pre del")] == [f'"brand": "{BASE_FLOUR}",']
+    text = re.sub(r"\s+", " ", shown.text)
+    assert "Refused (422). Stamp: celiac_brands 2.0.0." in text
+    assert "Accepted (200). Stamp: celiac_brands 2.0.0." in text
+    assert "invalidate brand, flour" in text
+    assert "the diff removed or changed it" in text
+    assert "restamp (1.0.0 to 2.0.0)" in text
+    assert "Episode 20 (flour): first try, 1 attempt." in text
+
+
+def test_an_arm_without_memory_shows_that_it_held_and_did_nothing(v2: Run) -> None:
+    text = page(slots.opened(v2, 1, "A0")).text
+    assert "Nothing that matches this task." in text
+    slot = one(v2, 1, "A0")
+    assert slot.outcome == "cold retry"
+    assert {line.kind for line in slot.steps[0].lines} == {"same"}
+    assert {event.kind for event in slot.events} <= {"refuse"}
+
+
+def test_an_entry_put_before_the_agent_but_not_sent_is_not_said_to_be_stale(
+    scripted: Scripted,
+) -> None:
+    slot = one(scripted("phase2", model="sonnet", hint_style="append"), 1, "A2")
+    assert [each["worth"] for each in slot.recalled] == ["not carried"]
+    assert slot.outcome == "cold retry"
+
+
+def test_of_several_values_of_a_key_only_the_one_sent_is_judged(scripted: Scripted) -> None:
+    slot = one(scripted("phase3"), 4, "A1N")
+    worth = [each["worth"] for each in slot.recalled]
+    assert len(worth) > 1
+    assert worth[:-1] == ["not carried"] * (len(worth) - 1)
+    assert worth[-1] == "stale"
+
+
+def test_an_equal_value_under_another_key_is_judged_by_itself(v2: Run, tmp_path: Path) -> None:
+    attempts = copy.deepcopy(read(v2.path)["attempts"])
+    for each in attempts:
+        if (each["arm"], each["episode"], each["attempt"]) == ("A2", 16, 1):
+            (entry,) = each["recalled"]
+            each["recalled"].append({**entry, "key": ["name", "salt", "home style"]})
+    slot = one(changed(v2, tmp_path, attempts=attempts), 1, "A2")
+    assert [each["worth"] for each in slot.recalled] == ["stale", "not carried"]
+
+
+def test_replicates_other_than_the_first_can_be_opened(scripted: Scripted) -> None:
+    run = scripted("phase2", arms="A0,A2", replicates=2)
+    (slot,) = slots.opened(run, 1, "A2", replicate=1).slots
+    assert slot.row.replicate == 1
+    assert {step.attempt.replicate for step in slot.steps} == {1}
+    assert {each.row.replicate for each in slots.folds(run).slots} == {0}
+
+
+# -- what it must not show -------------------------------------------------------------------------
+
+HOSTILE = "</pre><script>alert('x')</script><img src=x onerror=alert(1)> & \"quoted\""
+
+
+def test_hostile_text_is_text(v2: Run, tmp_path: Path) -> None:
+    """Whatever stood in a request, a response or an event, it opens no tag."""
+    content = read(v2.path)
+
+    def poison(value: Any) -> Any:
+        match value:
+            case str():
+                return HOSTILE if value in {BASE_FLOUR, NEXT_FLOUR, "flour", "salt"} else value
+            case dict():
+                return {name: poison(each) for name, each in value.items()}
+            case list():
+                return [poison(each) for each in value]
+        return value
+
+    attempts, events = poison(content["attempts"]), poison(content["events"])
+    for event in events:
+        event["why"] = HOSTILE
+    for attempt in attempts:
+        for suggestion in ((attempt["response"] or {}).get("recovery_feedback") or {}).get(
+            "suggestions", []
+        ):
+            suggestion["action"] = HOSTILE
+        for stamped in [attempt["response"] or {}]:
+            stamped["table_versions"] = {HOSTILE: HOSTILE}
+    run = changed(v2, tmp_path, attempts=attempts, events=events)
+    shown = page(slots.folds(run))
+    assert {each.name for each in shown.find_all()} == {
+        *("details", "summary", "h4", "p", "pre", "ins", "del", "ul", "li", "code"),
+        *("table", "caption", "thead", "tbody", "tr", "th", "td"),
+    }
+    assert "<script>" in shown.text
+    assert {name for each in shown.find_all() for name in each.attrs} <= {"class"}
+
+
+def test_a_stream_that_has_changed_since_is_not_used(
+    v2: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its Input Data is not that of the run: the request is shown, and nothing is marked as new."""
+    whole = one(v2, 1, "A2")
+    stream = streams.load("phase2_v2")
+    other = stream.episodes[16].model_copy(
+        update={"task": stream.episodes[16].task.model_copy(update={"input": {"recipe": "other"}})}
+    )
+    episodes = [*stream.episodes[:16], other, *stream.episodes[17:]]
+    monkeypatch.setattr(streams, "load", lambda _: stream.model_copy(update={"episodes": episodes}))
+    slot = one(v2, 1, "A2")
+    assert {line.kind for line in slot.steps[0].lines} == {"same"}
+    assert [line.text for line in slot.steps[0].lines] == [
+        line.text for line in whole.steps[0].lines if line.kind != "gone"
+    ]
+    assert slot.steps[1].lines == whole.steps[1].lines
+    assert slot.recalled == whole.recalled
+    assert slot.events == whole.events
+
+
+def test_a_stream_that_is_gone_is_not_missed(v2: Run, tmp_path: Path) -> None:
+    config = {**v2.config, "stream": "no such stream"}
+    slot = one(changed(v2, tmp_path, config=config), 1, "A2")
+    assert {line.kind for line in slot.steps[0].lines} == {"same"}
+
+
+def test_an_attempt_that_sent_nothing_says_why(v2: Run, tmp_path: Path) -> None:
+    attempts = copy.deepcopy(read(v2.path)["attempts"])
+    for each in attempts:
+        if (each["arm"], each["episode"], each["attempt"]) == ("A2", 16, 2):
+            each.update(request=None, status=None, response=None, error="the model gave no <request>")
+    text = page(slots.opened(changed(v2, tmp_path, attempts=attempts), 1, "A2")).text
+    last = text[text.index("Attempt 2: what came back") :]
+    assert "Nothing: the model gave no <request>." in last
+    assert "Refused" not in last
+    assert "Accepted" not in last
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+
+def test_an_epoch_or_arm_without_a_slot_is_refused_with_the_choices(v2: Run, m1: Run) -> None:
+    with pytest.raises(InputError, match=r"^unknown epoch 3; Choices: 1$"):
+        slots.opened(v2, 3, "A2")
+    with pytest.raises(InputError, match=r"^unknown epoch 0; Choices: 1, 2, 3, 4$"):
+        slots.opened(m1, 0, "A2")
+    with pytest.raises(
+        InputError, match=r"unknown arm 'A9'; did you mean .* Choices: A0, A1, .*oracle"
+    ):
+        slots.opened(v2, 1, "A9")
+
+
+def test_a_run_without_a_drift_has_no_slot(v2: Run, tmp_path: Path) -> None:
+    before = [{**row, "drift_epoch": 0} for row in read(v2.path)["rows"]]
+    run = changed(v2, tmp_path, rows=before)
+    assert slots.folds(run).slots == []
+    assert slots.folds(run)._repr_html_() == ""
+    with pytest.raises(InputError, match="has no stale-attempt slot: nothing drifted in it"):
+        slots.opened(run, 1, "A2")
+
+
+def test_one_slot_is_opened_and_all_are_folded(v2: Run) -> None:
+    assert [each.has_attr("open") for each in page(slots.opened(v2, 1, "A2")).select("details")] == [
+        True
+    ]
+    folded = page(slots.folds(v2)).select("details")
+    assert [each.has_attr("open") for each in folded] == [False] * (len(ARMS) + 1)
+    assert [each.summary.text for each in folded if each.summary] == repr(slots.folds(v2)).splitlines()
