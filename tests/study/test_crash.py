@@ -153,8 +153,8 @@ EXACTLY = {
     ),
     "the results file in place, the journals not yet gone": (
         "import crossmem.results as r\n"
-        "def save(*given, whole=r.save):\n"
-        f"    whole(*given); {KILL}\n"
+        "def save(*given, whole=r.save, **more):\n"
+        f"    whole(*given, **more); {KILL}\n"
         "r.save = save"
     ),
 }
