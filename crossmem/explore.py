@@ -16,16 +16,19 @@ class Explorer:
     def __init__(self, results_file: str = "latest", epoch: int | None = None, arm: str = "A2") -> None:
         """Start with a results file, an epoch (None = the first) and an arm.
 
-        Raises InputError where the file is unusable or nothing in it drifted.
+        Raises InputError where the file is unusable, nothing in it drifted, or it lacks epoch or arm.
         """
         self.run = results.find(results_file)
+        first = _epochs(self.run)[0] if epoch is None else epoch
+        slots.opened(self.run, first, arm)
         self.file = widgets.Dropdown(
             description="results", options=_files(self.run), value=self.run.path
         )
+        self._filling = False
         self.epoch = widgets.Dropdown(description="epoch")
         self.arm = widgets.Dropdown(description="arm")
         self.view = widgets.HTML()
-        self._refill(epoch, arm)
+        self._refill(first, arm)
         self.file.observe(self._changed_file, "value")
         for control in (self.epoch, self.arm):
             control.observe(self._show, "value")
@@ -44,20 +47,27 @@ class Explorer:
         self._refill(self.epoch.value, self.arm.value)
 
     def _refill(self, epoch: int | None, arm: str) -> None:
-        """Offer what the run has, keeping the choice where it has that too."""
-        epochs = sorted(int(each) for each in analysis.slots(self.run)["drift_epoch"].unique())
-        if not epochs:
-            raise InputError(f"{self.run.path.name} has no stale-attempt slot: nothing drifted in it")
-        chosen = epochs[0] if epoch is None else epoch
-        slots.opened(self.run, chosen if epoch in epochs else epochs[0], arm)
-        self.epoch.options, self.arm.options = epochs, self.run.arms
-        self.epoch.value = chosen if chosen in epochs else epochs[0]
-        self.arm.value = arm
+        """Offer what the run has, keeping the choice where it has that too, else its first."""
+        epochs, arms = _epochs(self.run), self.run.arms
+        self._filling = True  # neither control may speak while the other still offers the old run
+        try:
+            self.epoch.options, self.arm.options = epochs, arms
+            self.epoch.value = epoch if epoch in epochs else epochs[0]
+            self.arm.value = arm if arm in arms else arms[0]
+        finally:
+            self._filling = False
         self._show(None)
 
     def _show(self, _: Any) -> None:
-        if self.epoch.value is not None and self.arm.value is not None:
+        if not self._filling:
             self.view.value = self.slot._repr_html_()
+
+
+def _epochs(run: results.Run) -> list[int]:
+    epochs = sorted(int(each) for each in analysis.slots(run)["drift_epoch"].unique())
+    if not epochs:
+        raise InputError(f"{run.path.name} has no stale-attempt slot: nothing drifted in it")
+    return epochs
 
 
 def _files(first: results.Run) -> list[tuple[str, Any]]:
@@ -66,6 +76,8 @@ def _files(first: results.Run) -> list[tuple[str, Any]]:
     for path in sorted(
         paths.results().glob("*.json"), key=lambda p: p.stat().st_mtime_ns, reverse=True
     ):
+        if path.resolve() == first.path.resolve():
+            continue
         try:
             run = results.load(path)
         except InputError:
