@@ -38,7 +38,7 @@ def why_none(run: Run) -> str | None:
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over replicates and its interval; the bounds are NaN where fewer than two have a value."""
+    """A mean over replicates and its interval; NaN bounds where under `MIN_REPLICATES` have a value."""
 
     mean: float
     low: float
@@ -85,9 +85,10 @@ def interval(values: pd.Series[float]) -> Interval:
     """Return mean and Student's t interval of the replicate values that are there."""
     known = values.dropna()
     mean = float(known.mean())
-    if len(known) < 2:
+    if len(known) < MIN_REPLICATES:
         return Interval(mean, math.nan, math.nan)
-    if known.nunique() == 1:  # without any spread scipy would warn and give NaN
+    rounding = 1e-9 * max(1.0, float(known.abs().max()))
+    if known.max() - known.min() <= rounding:  # without any spread scipy would warn and give NaN
         return Interval(mean, mean, mean)
     from scipy import stats
 

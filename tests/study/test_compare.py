@@ -1,4 +1,4 @@
-"""Runs side by side: labels, table and figure are those of the runs; what cannot be compared is said."""
+"""Runs side by side: labels, table and figure are those of the runs; what does not fit is said."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import nbformat
+import pandas as pd
 import pytest
 from matplotlib.patches import Rectangle
 
@@ -85,7 +86,7 @@ def test_the_table_holds_the_summaries_of_the_runs(v2: Run, v4: Run) -> None:
     table = compare([v2, v4]).table
     assert [*table.columns] == [*COLUMNS]
     for label, run in (("pattern v2", v2), ("pattern v4", v4)):
-        mine = table.loc[label]
+        mine = pd.DataFrame(table.xs(label, level="run"))
         assert [*mine.index] == run.arms
         summary = analysis.summary(run)
         for arm in run.arms:
