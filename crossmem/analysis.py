@@ -24,6 +24,7 @@ OUTCOMES = (
     "stale attempt",
     "poisoned attempt",
     "other retry",
+    "provider failed",
     "failed",
 )
 """What became of an episode, for the figures."""
@@ -38,12 +39,14 @@ def episodes(run: Run) -> pd.DataFrame:
         [outcome_of(row) for row in run.results.rows], OUTCOMES, ordered=True
     )
     rows["arm"] = pd.Categorical(rows["arm"], run.arms, ordered=True)
+    rows["provider_failed"] = rows["failed_by"] == "provider"
     return rows
 
 
 def outcome_of(row: Row) -> str:
     """Return what became of an episode: the first of these that fits."""
     for outcome, fits in (
+        ("provider failed", row.failed_by == "provider"),
         ("failed", not row.success),
         ("stale attempt", row.stale_attempt),
         ("poisoned attempt", row.poisoned),
@@ -71,6 +74,7 @@ def measure(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
         outdated_uses=("outdated_use", "sum"),
         poisoned_attempts=("poisoned", "sum"),
         tokens=("total_tokens", "sum"),
+        provider_failures=("provider_failed", "sum"),
         peak_bytes=("bytes", "max"),
     )
     per["success_rate"] = per["successes"] / per["episodes"]

@@ -7,27 +7,28 @@ over a window that crosses no drift. Hence the author replays every stream once 
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from crossmem import paths, streams
 from crossmem.agents.prompts import HINT_STYLES, Prompter
+from crossmem.agents.scripted import ScriptedAgent
 from crossmem.api import tables_of
-from crossmem.api.server import serving
-from crossmem.client import ApiClient
 from crossmem.contract import Json
 from crossmem.domains import domain, recipe_streams
-from crossmem.drift import World, read_table
+from crossmem.drift import read_table
 from crossmem.memory.arms import ARMS
 from crossmem.parameters import Phase1
 from crossmem.streams import BudgetStep, DriftEvent, Episode, Stream
-from crossmem.study import make_replay
+from crossmem.study import make_replay, prompter_for, world_of
 
 if TYPE_CHECKING:
+    from crossmem.client import ApiClient
     from crossmem.domains.plan import Plan
+    from crossmem.drift import World
 
 PLANS: dict[str, Plan] = {plan.name: plan for plan in recipe_streams.PLANS}
 BUDGET_SHARE = 0.45
@@ -103,20 +104,16 @@ def _snapshot(plan: Plan, index: int) -> str:
 
 @contextmanager
 def _server(stream: Stream) -> Iterator[tuple[ApiClient, World]]:
-    with tempfile.TemporaryDirectory() as folder:
-        world = World(tables_of(stream.domain), Path(folder) / "tables")
-        with (
-            serving(stream.domain, world.folder) as server,
-            ApiClient(server.url, server.admin_token) as api,
-        ):
-            yield api, world
+    with TemporaryDirectory() as folder, world_of(stream, Path(folder) / "tables") as over:
+        yield over
 
 
 def _most_held(stream: Stream, plan: Plan) -> int:
     """Return the most bytes that A2 holds at the end of an episode."""
     parameters = Phase1(mock=True, model="haiku", keying=plan.keying)
-    with _server(stream) as (api, world):
-        replay = make_replay(parameters, stream, ARMS["A2"], api, world, 0)
+    with _server(stream) as over:
+        agent = ScriptedAgent(parameters.model, prompter_for(parameters, stream, over[0]))
+        replay = make_replay(parameters, stream, ARMS["A2"], agent, over)
         return max(replay.episode(index).row.bytes for index in range(len(stream.episodes)))
 
 

@@ -192,6 +192,8 @@ def read_disclosure(document: Json, endpoint: str) -> Disclosure:
     actions = _at(schemas, "/Suggestion/properties/action/enum") or []
     path = endpoint.replace("~", "~0").replace("/", "~1")
     schema = _at(document, f"/paths/{path}/post/requestBody/content/application~1json/schema") or {}
+    if "$ref" in schema:  # a tool's schema must be an object by itself, not a reference to one
+        schema = schemas.get(schema["$ref"].rsplit("/", 1)[-1], {})
     if used := _referenced(schema, schemas):
         schema = {**schema, "$defs": used}
     alone = json.dumps(schema).replace("#/components/schemas/", "#/$defs/")

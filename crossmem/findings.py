@@ -23,7 +23,13 @@ def notice(*runs: Run) -> Prose:
     models = joined(sorted({each.config["parameters"]["model"] for each in runs}))
     why = tuple(filter(None, dict.fromkeys(map(stats.why_none, runs))))
     if not run.scripted:
-        return Prose((f"Measured with the model {models}.", *why), "notice")
+        doubts = [
+            f"Preflight of {each.path.name}: {warning}."
+            for each in runs
+            for probe in each.config["preflight"]
+            for warning in probe["warnings"]
+        ]
+        return Prose((f"Measured with the model {models}.", *doubts, *why), "notice")
     origin = (
         f"Every figure here comes from a scripted agent (profile {models}), not from a language model. "
         "The server, the table swaps, the prompts and the memory are real; tokens are estimated from "

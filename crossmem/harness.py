@@ -49,8 +49,8 @@ class Replay:
     api: ApiClient
     world: World
     budget: Sequence[BudgetStep]
-    replicate: int
     max_attempts: int
+    replicate: int = 0
     run_name: str = "run"
 
     def catch_up(self, records: Sequence[EpisodeRecord]) -> None:
@@ -71,8 +71,10 @@ class Replay:
             proposal = turn.next_request()
             response = self._send(task, proposal, f"{index}/{number}")
             log.attempt(proposal, response, recalled, self._carried(task, recalled, proposal, response))
-            if response is None or proposal.request is None:
+            if proposal.failed_by:
                 break
+            if response is None:
+                continue
             log.actions(self.memory.fold(_observation(task, log.attempts[-1], response)))
             if response.final:
                 break
@@ -184,6 +186,7 @@ class Replay:
             budget=store.budget,
             latency_s=round(seconds, 6),
             error=None if success else _why_failed(last),
+            failed_by=None if success else _failed_by(last),
         )
 
 
@@ -219,6 +222,8 @@ class _Log:
                 recalled=[] if self.attempts else [asdict(entry) for entry in recalled],
                 carried=carried,
                 error=proposal.error,
+                failed_by=proposal.failed_by,
+                evidence=proposal.evidence,
             )
         )
 
@@ -282,6 +287,12 @@ def told_event(told: dict[str, Any]) -> Event:
 
 def _accepted(attempt: Attempt) -> bool:
     return attempt.status is not None and 200 <= attempt.status < 300
+
+
+def _failed_by(last: Attempt) -> Literal["agent", "provider", "api"]:
+    if last.failed_by:
+        return last.failed_by
+    return "api" if last.status is not None and last.status >= 500 else "agent"
 
 
 def _why_failed(last: Attempt) -> str:

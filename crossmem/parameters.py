@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from crossmem import streams
+from crossmem.agents import models
+from crossmem.agents.meter import Meter
 from crossmem.agents.prompts import HintStyle
-from crossmem.agents.scripted import profile
 from crossmem.domains.base import Keying
 from crossmem.errors import InputError, unknown
 from crossmem.memory.arms import arms
@@ -38,6 +39,7 @@ class Parameters(Given):
     """Whether the oracle is replayed beside the arms, for regret to be read off."""
 
     model: str = ""
+    gguf: str = ""
     mock: bool = False
     arms: str = "A0,A1,A2,A3,LW,LWG"
     hint_style: HintStyle = "amendment"
@@ -47,6 +49,11 @@ class Parameters(Given):
     seed: int = 0
     max_attempts: int = Field(5, ge=1)
     api: Literal["embedded"] = "embedded"
+    strict_preflight: bool = False
+    max_concurrency: int = Field(8, ge=1)
+    episode_timeout_s: float = Field(300.0, gt=0)
+    max_tokens_total: int = Field(0, ge=0)
+    max_cost_usd: float = Field(0.0, ge=0)
     results: str = ""
     resume: bool = False
 
@@ -74,14 +81,13 @@ class Parameters(Given):
     def check(self) -> None:
         """Raise InputError where the parameters do not go together or name what is not there."""
         streams.load(self.stream)
-        if self.mock:
-            profile(self.model)
-        elif not self.results:
-            raise InputError(
-                "mock=False asks for a live model, and this version has none yet: a later release "
-                "reaches them through the Anthropic SDK and OpenAI-compatible endpoints. Run with "
-                "mock=True for the scripted agent, or name a results file to analyse"
-            )
+        if not self.results:
+            models.check(self)
+            self.meter()
+
+    def meter(self) -> Meter:
+        """Return the meter of a run of these parameters."""
+        return Meter(models.full_name(self.model), self.max_tokens_total, self.max_cost_usd)
 
 
 class Phase1(Parameters):

@@ -29,6 +29,7 @@ COLOURS = {
     "stale attempt": _BLIND[3],
     "poisoned attempt": _BLIND[4],
     "other retry": _BLIND[8],
+    "provider failed": _BLIND[7],
     "failed": "#222222",
 }
 """Colour-blind-safe; each outcome but the first try also has a letter, so that colour is not all."""
@@ -38,6 +39,7 @@ LETTERS = {
     "stale attempt": "S",
     "poisoned attempt": "P",
     "other retry": "o",
+    "provider failed": "x",
     "failed": "F",
 }
 _STYLE: dict[Any, Any] = {

@@ -16,7 +16,8 @@ class Row(_Record):
 
     `first_try`, `stale_attempt`, `outdated_use`, `poisoned` and `cold_retry` judge the first attempt.
     `half` is the row or category of the drifting table that the task depends on, if any.
-    `recalled` counts the entries put before the agent; `error` says why an episode failed.
+    `recalled` counts the entries put before the agent. Where an episode failed, `error` says why and
+    `failed_by` whose failure it is: the agent's, the model provider's or the API's.
     """
 
     arm: str
@@ -46,6 +47,7 @@ class Row(_Record):
     budget: int | None
     latency_s: float
     error: str | None = None
+    failed_by: Literal["agent", "provider", "api"] | None = None
 
 
 class Event(_Record):
@@ -77,7 +79,10 @@ class CarriedRecord(_Record):
 
 
 class Attempt(_Record):
-    """One request: what was recalled (listed with the first) and sent, and what came back."""
+    """One request: what was recalled (listed with the first) and sent, and what came back.
+
+    `evidence` is what the model's provider said of its answer; None with the scripted agent.
+    """
 
     arm: str
     replicate: int
@@ -89,6 +94,8 @@ class Attempt(_Record):
     recalled: list[dict[str, Any]]
     carried: list[CarriedRecord]
     error: str | None = None
+    failed_by: Literal["provider"] | None = None
+    evidence: dict[str, str | None] | None = None
 
 
 class EpisodeRecord(_Record):

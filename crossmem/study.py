@@ -12,10 +12,13 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +26,11 @@ from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from crossmem import __version__, paths, results, streams
+from crossmem.agents.meter import PRICES_OF
+from crossmem.agents.models import full_name, label
+from crossmem.agents.patience import StoppedError
 from crossmem.agents.prompts import BASE_INSTRUCTION, HINT_STYLES, Prompter
-from crossmem.agents.scripted import ScriptedAgent
+from crossmem.agents.staff import Staff, expectation, staff
 from crossmem.api import tables_of
 from crossmem.api.server import serving
 from crossmem.client import ApiClient
@@ -38,13 +44,14 @@ from crossmem.memory.memory import Memory
 from crossmem.parameters import Parameters, budget_steps, read
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
+    from crossmem.agents.base import Agent
     from crossmem.records import EpisodeRecord
     from crossmem.results import Run
     from crossmem.streams import Stream
 
-_PACKAGES = ("fastapi", "httpx", "papermill", "pandas", "pydantic", "uvicorn")
+_PACKAGES = ("anthropic", "fastapi", "httpx", "openai", "papermill", "pandas", "pydantic", "uvicorn")
 
 
 def phase1(**given: Any) -> Run:
@@ -73,12 +80,44 @@ def run(phase: str, **given: Any) -> Run:
         return results.find(parameters.results, phase, parameters.stream)
     paths.check_writable(paths.results())
     stream = streams.load(parameters.stream)
-    folder = _resumable(parameters, stream) if parameters.resume else _new_folder(parameters, stream)
-    try:
-        with FileLock(folder / "lock", timeout=0):
-            return _Study(parameters, stream, folder).run()
-    except Timeout:
-        raise InputError(f"the run in {folder} is still going on in another process") from None
+    resumed = _resumable(parameters, stream) if parameters.resume else None
+    with staff(parameters) as workers:
+        probes = _probe(parameters, stream, workers)
+        folder = resumed or _new_folder(parameters, stream)
+        try:
+            with FileLock(folder / "lock", timeout=0):
+                _note_probes(folder, probes)
+                return _Study(parameters, stream, folder, workers).run()
+        except Timeout:
+            raise InputError(f"the run in {folder} is still going on in another process") from None
+
+
+@contextmanager
+def world_of(stream: Stream, tables: Path) -> Iterator[tuple[ApiClient, World]]:
+    """Yield a client of a server of its own, with private tables in `tables`, which must not exist."""
+    world = World(tables_of(stream.domain), tables)
+    with serving(stream.domain, tables) as server, ApiClient(server.url, server.admin_token) as api:
+        yield api, world
+
+
+def prompter_for(parameters: Parameters, stream: Stream, api: ApiClient) -> Prompter:
+    """Return what writes the prompts, from what the API discloses of itself."""
+    what = domain(stream.domain)
+    disclosure = api.disclosure(what.endpoint(stream.episodes[0].task))
+    return Prompter(what, disclosure, parameters.hint_style)
+
+
+def _probe(parameters: Parameters, stream: Stream, workers: Staff) -> list[dict[str, Any]]:
+    """Say what a live run will take and probe its model, before anything else is done."""
+    if parameters.mock:
+        return []
+    tasks = [episode.task for episode in stream.episodes]
+    with TemporaryDirectory() as folder, world_of(stream, Path(folder) / "tables") as (api, _):
+        prompter = prompter_for(parameters, stream, api)
+    tqdm.write(expectation(parameters, prompter, tasks, len(_lines(parameters))), file=sys.stderr)
+    return workers.probe(
+        prompter, tasks[0], lambda wait: tqdm.write(f"preflight {wait}", file=sys.stderr)
+    )
 
 
 @dataclass
@@ -88,6 +127,8 @@ class _Study:
     parameters: Parameters
     stream: Stream
     folder: Path
+    workers: Staff
+    stop: Event = field(default_factory=Event)
 
     def run(self) -> Run:
         jobs = [
@@ -95,21 +136,22 @@ class _Study:
             for arm in _lines(self.parameters)
             for replicate in range(self.parameters.replicates)
         ]
-        stop = Event()
+        self.meter = self.parameters.meter()
         total = len(jobs) * len(self.stream.episodes)
+        at_once = len(jobs) if self.parameters.mock else self.parameters.max_concurrency
         with (
             tqdm(total=total, desc=self.folder.name, unit="episode", file=sys.stderr) as bar,
-            ThreadPoolExecutor(len(jobs)) as pool,
+            ThreadPoolExecutor(min(len(jobs), at_once)) as pool,
         ):
-            futures = [pool.submit(self._replay, *job, bar, stop) for job in jobs]
+            futures = [pool.submit(self._replay, *job, bar) for job in jobs]
             try:
                 for future in as_completed(futures):
                     future.result()
             except CrossmemError as error:
-                stop.set()
+                self.stop.set()
                 raise type(error)(f"{error}. {self._way_on()}") from error
             except BaseException:
-                stop.set()
+                self.stop.set()
                 bar.write(f"Stopped. {self._way_on()}", file=sys.stderr)
                 raise
         return self._finish([record for future in futures for record in future.result()])
@@ -117,33 +159,49 @@ class _Study:
     def _way_on(self) -> str:
         return f"The journal stays in {self.folder}; the same run with resume=True completes it"
 
-    def _replay(self, arm: Arm, replicate: int, bar: tqdm[Any], stop: Event) -> list[EpisodeRecord]:
+    def _replay(self, arm: Arm, replicate: int, bar: tqdm[Any]) -> list[EpisodeRecord]:
         """Replay the stream through one arm, from where its journal ends."""
         name = f"{arm.name}-{replicate}"
         tables = self.folder / "tables" / name
         shutil.rmtree(tables, ignore_errors=True)  # left by a killed run: the journal is the truth
         tables.parent.mkdir(exist_ok=True)
-        world = World(tables_of(self.stream.domain), tables)
         header = {**identity(self.parameters, self.stream), "arm": arm.name, "replicate": replicate}
         with (
             Journal(self.folder / f"{name}.journal", header) as journal,
-            serving(self.stream.domain, tables) as server,
-            ApiClient(server.url, server.admin_token) as api,
+            world_of(self.stream, tables) as (api, world),
         ):
-            replay = make_replay(self.parameters, self.stream, arm, api, world, replicate)
-            replay.run_name = self.folder.name
+            prompter = prompter_for(self.parameters, self.stream, api)
+            agent = self.workers.agent(
+                prompter,
+                replicate,
+                self.stop,
+                lambda wait: bar.write(f"{name} {wait}", file=sys.stderr),
+            )
+            replay = make_replay(self.parameters, self.stream, arm, agent, (api, world))
+            replay.replicate, replay.run_name = replicate, self.folder.name
             records = journal.records
             replay.catch_up(records)
+            for record in records:
+                self.meter.add(record.row)
             bar.update(len(records))
-            for index in range(len(records), len(self.stream.episodes)):
-                if stop.is_set():
-                    break
-                record = replay.episode(index)
-                journal.append(record)
-                records.append(record)
-                bar.update()
+            self._go_on(replay, journal, bar)
         shutil.rmtree(tables)
         return records
+
+    def _go_on(self, replay: Replay, journal: Journal, bar: tqdm[Any]) -> None:
+        """Replay what the journal lacks, episode by episode, until the end or a stop."""
+        for index in range(len(journal.records), len(self.stream.episodes)):
+            if self.stop.is_set():
+                return
+            self.meter.check()
+            try:
+                record = replay.episode(index)
+            except StoppedError:
+                return
+            journal.append(record)
+            journal.records.append(record)
+            self.meter.add(record.row)
+            bar.update()
 
     def _finish(self, records: list[EpisodeRecord]) -> Run:
         """Write the results file, then let the run's folder go."""
@@ -161,21 +219,19 @@ class _Study:
 
 
 def make_replay(
-    parameters: Parameters, stream: Stream, arm: Arm, api: ApiClient, world: World, replicate: int
+    parameters: Parameters, stream: Stream, arm: Arm, agent: Agent, over: tuple[ApiClient, World]
 ) -> Replay:
     """Compose memory and agent of one arm over a server that is up."""
     what = domain(stream.domain)
-    disclosure = api.disclosure(what.endpoint(stream.episodes[0].task))
-    prompter = Prompter(what, disclosure, parameters.hint_style)
+    api, world = over
     return Replay(
         stream=stream,
         domain=what,
         memory=Memory(arm, what, parameters.keying),
-        agent=ScriptedAgent(parameters.model, prompter),
+        agent=agent,
         api=api,
         world=world,
         budget=budget_steps(parameters.budget) or stream.budget,
-        replicate=replicate,
         max_attempts=parameters.max_attempts,
     )
 
@@ -185,9 +241,21 @@ def _lines(parameters: Parameters) -> list[Arm]:
     return [*arms(parameters.arms), *([ORACLE] if parameters.with_oracle else [])]
 
 
+_HOW = {
+    "results",
+    "resume",
+    "strict_preflight",
+    "max_concurrency",
+    "episode_timeout_s",
+    "max_tokens_total",
+    "max_cost_usd",
+}
+"""Parameters that say how a run is carried out, not what it is; a resume may change them."""
+
+
 def identity(parameters: Parameters, stream: Stream) -> dict[str, Any]:
     """Return what must be equal for one run to continue another."""
-    chosen = parameters.model_dump(exclude={"results", "resume"})
+    chosen = parameters.model_dump(exclude=_HOW)
     return {"phase": parameters.phase, "stream_sha256": streams.digest(stream), "parameters": chosen}
 
 
@@ -202,7 +270,12 @@ def _config(parameters: Parameters, stream: Stream) -> dict[str, Any]:
         "arms": [arm.describe() for arm in _lines(parameters)],
         "wording": {"base": BASE_INSTRUCTION, "memory": HINT_STYLES[parameters.hint_style]},
         "api": {"source": "embedded", "crossmem": __version__},
-        "preflight": None,
+        "carried_out": parameters.model_dump(include=_HOW - {"results", "resume"}),
+        "model": {
+            "id": None if parameters.mock else full_name(parameters.model),
+            "prices_of": PRICES_OF,
+        },
+        "preflight": [],
         "versions": {"python": sys.version.split()[0], **{name: version(name) for name in _PACKAGES}},
         "git": _git(),
         "started": _now().isoformat(timespec="seconds"),
@@ -212,8 +285,7 @@ def _config(parameters: Parameters, stream: Stream) -> dict[str, Any]:
 
 def _new_folder(parameters: Parameters, stream: Stream) -> Path:
     """Make the folder of a new run; its name is that of the results file."""
-    agent = f"mock-{parameters.model}" if parameters.mock else parameters.model
-    stem = f"{stream.results_prefix}_{stream.pattern}_{agent}_{_now():%Y%m%dT%H%M%SZ}"
+    stem = f"{stream.results_prefix}_{stream.pattern}_{label(parameters)}_{_now():%Y%m%dT%H%M%SZ}"
     _runs().mkdir(exist_ok=True)
     config = json.dumps(_config(parameters, stream), indent=1)
     for name in (stem if number == 0 else f"{stem}-{number}" for number in count()):
@@ -228,6 +300,17 @@ def _new_folder(parameters: Parameters, stream: Stream) -> Path:
     with paths.whole(folder / "run.json") as draft:
         draft.write_text(config, encoding="utf-8")
     return folder
+
+
+def _note_probes(folder: Path, probes: list[dict[str, Any]]) -> None:
+    """Add the evidence of a preflight to a run's config; a resumed run has one more of them."""
+    if not probes:
+        return
+    path = folder / "run.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["preflight"] += probes
+    with paths.whole(path) as draft:
+        draft.write_text(json.dumps(config, indent=1), encoding="utf-8")
 
 
 def _resumable(parameters: Parameters, stream: Stream) -> Path:

@@ -25,11 +25,17 @@ class Usage:
 
 @dataclass(frozen=True)
 class Proposal:
-    """The next request, or None with the reason why the model gave none that could be sent."""
+    """The next request, or None with the reason why the model gave none that could be sent.
+
+    Without a request the attempt has failed; with `failed_by` set, so has the episode. `evidence` is
+    what the provider says of the answer (model served, stop reason, request id).
+    """
 
     request: Body | None
     usage: Usage
     error: str | None = None
+    failed_by: Literal["provider"] | None = None
+    evidence: dict[str, str | None] | None = None
 
 
 class Turn(Protocol):

@@ -1,0 +1,85 @@
+"""The live agent: one conversation logic over any backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from crossmem.agents.backend import Backend, Prompt, ProviderError, Said
+from crossmem.agents.base import Proposal, TokensSource, Usage
+from crossmem.agents.patience import Deadline, Patience
+from crossmem.agents.prompts import Prompter
+from crossmem.contract import Response
+from crossmem.domains.base import Task
+from crossmem.memory.entry import Entry
+
+CORRECTION = "That was no request. Send one request that fits the schema, and nothing else."
+
+
+@dataclass
+class LiveAgent:
+    """An agent with a language model behind it."""
+
+    backend: Backend
+    prompter: Prompter
+    patience: Patience
+    name: str
+    tokens_source: TokensSource = "reported"
+
+    def begin(self, task: Task, recalled: Sequence[Entry]) -> LiveTurn:
+        """Start an episode."""
+        return LiveTurn(
+            self.backend, self.patience.begin(), prompt(self.prompter, task, recalled), self
+        )
+
+
+@dataclass
+class LiveTurn:
+    """One episode's conversation."""
+
+    backend: Backend
+    deadline: Deadline
+    prompt: Prompt
+    agent: LiveAgent
+
+    def next_request(self) -> Proposal:
+        """Ask the model; a model that gives no request costs an attempt and is asked again."""
+        try:
+            reply = self.deadline.ask(lambda timeout: self.backend.ask(self.prompt, timeout))
+        except ProviderError as error:
+            if error.fatal:
+                raise
+            return Proposal(None, Usage(), str(error), failed_by="provider")
+        evidence = {
+            "model": reply.evidence.model,
+            "stop_reason": reply.evidence.stop_reason,
+            "request_id": reply.evidence.request_id,
+        }
+        if reply.request is not None:
+            self._say(Said("request", request=reply.request))
+        else:
+            self._say(Said("words", reply.words))
+        if reply.problem is None:
+            return Proposal(reply.request, reply.usage, evidence=evidence)
+        if reply.request is None:
+            self._say(Said("correction", CORRECTION))
+        else:
+            self._say(Said("refusal", f"{reply.problem}. {CORRECTION}"))
+        return Proposal(None, reply.usage, reply.problem, evidence=evidence)
+
+    def tell(self, response: Response) -> None:
+        """Hand the API's answer to the last request back."""
+        self._say(Said("refusal", self.agent.prompter.refusal(response)))
+
+    def _say(self, said: Said) -> None:
+        self.prompt = replace(self.prompt, said=(*self.prompt.said, said))
+
+
+def prompt(prompter: Prompter, task: Task, recalled: Sequence[Entry]) -> Prompt:
+    """Return what a model is first sent for a task."""
+    return Prompt(
+        stable=prompter.stable(),
+        memory=prompter.memory_block(recalled),
+        schema=prompter.disclosure.request_schema,
+        said=(Said("task", prompter.task(task)),),
+    )

@@ -1,0 +1,78 @@
+"""Model names: aliases, what stands behind a name, and whether it can be reached from here."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from crossmem.agents.scripted import profile
+from crossmem.errors import InputError
+
+if TYPE_CHECKING:
+    from crossmem.agents.backend import Backend
+    from crossmem.parameters import Parameters
+
+ALIASES = {"haiku": "claude-haiku-4-5", "sonnet": "claude-sonnet-4-6"}
+LOCAL = "local"
+CHAT_PREFIX = "openai/"
+
+
+def full_name(model: str) -> str:
+    """Return the id that a provider knows a model by.
+
+    >>> full_name("haiku"), full_name("openai/some-model")
+    ('claude-haiku-4-5', 'some-model')
+    """
+    return ALIASES.get(model, model).removeprefix(CHAT_PREFIX)
+
+
+def label(parameters: Parameters) -> str:
+    """Return what a results file's name says of the model."""
+    name = f"mock-{parameters.model}" if parameters.mock else parameters.model
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-")
+
+
+def check(parameters: Parameters) -> None:
+    """Raise InputError where the model of a run cannot be reached, saying what can."""
+    from crossmem.agents.local import model_file
+
+    model = parameters.model
+    if parameters.mock:
+        profile(model)
+    elif model == LOCAL:
+        model_file(parameters.gguf)
+    elif model.startswith(CHAT_PREFIX):
+        if not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
+            raise InputError(
+                f"model {model!r} needs OPENAI_BASE_URL (an OpenAI-compatible endpoint), "
+                "OPENAI_API_KEY, or both"
+            )
+    elif not (os.environ.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN")):
+        raise InputError(
+            f"mock=False asks for the live model {model!r}, and there is no key for it. Three ways on: "
+            "set ANTHROPIC_API_KEY; run with mock=True for the scripted agent; or model=local for a "
+            "small model on this machine (`make local` installs it)"
+        )
+
+
+@contextmanager
+def backend_for(parameters: Parameters) -> Iterator[Callable[[int], Backend]]:
+    """Yield what makes a replicate's backend; a local model's server ends with the block."""
+    model = full_name(parameters.model)
+    if parameters.model == LOCAL:
+        from crossmem.agents import local
+        from crossmem.agents.chat import Chat
+
+        with local.serving(local.model_file(parameters.gguf)) as (address, name):
+            yield lambda replicate: Chat(name, parameters.seed + replicate, address)
+    elif parameters.model.startswith(CHAT_PREFIX):
+        from crossmem.agents.chat import Chat
+
+        yield lambda replicate: Chat(model, parameters.seed + replicate)
+    else:
+        from crossmem.agents.claude import Claude
+
+        yield lambda _: Claude(model)

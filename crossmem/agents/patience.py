@@ -1,0 +1,94 @@
+"""Waiting for a provider: bounded by the episode's deadline, in sight, and ended at once by a stop.
+
+The SDKs' own retries give up within seconds or block in silence, so they are off.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Event
+from typing import TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_delay
+from tenacity.wait import wait_random_exponential
+
+from crossmem.agents.backend import ProviderError
+from crossmem.errors import CrossmemError
+
+T = TypeVar("T")
+
+REQUEST_TIMEOUT_S = 120.0
+_BACKOFF = wait_random_exponential(multiplier=1, max=30)
+
+
+class StoppedError(CrossmemError):
+    """The run is being stopped; the episode in flight is given up and will be replayed by a resume."""
+
+
+@dataclass
+class Patience:
+    """How long an episode may take, whom to tell of a wait, and what ends it early.
+
+    `deadline_s` bounds an episode as a whole. `notify` is told in a few words why and how long.
+    """
+
+    deadline_s: float
+    notify: Callable[[str], None] = lambda _: None
+    stop: Event = field(default_factory=Event)
+
+    def begin(self) -> Deadline:
+        """Start the clock of one episode."""
+        return Deadline(self, time.monotonic() + self.deadline_s)
+
+
+@dataclass
+class Deadline:
+    """The clock of one episode."""
+
+    patience: Patience
+    at: float
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left."""
+        return max(0.0, self.at - time.monotonic())
+
+    def ask(self, call: Callable[[float], T]) -> T:
+        """Return `call(timeout)`, again after each transient error as long as time is left.
+
+        Raises the ProviderError that was last, or StoppedError.
+        """
+        if self.left <= 0:
+            raise ProviderError(f"no answer within the episode's {self.patience.deadline_s:g} seconds")
+        retrying = Retrying(
+            retry=retry_if_exception(lambda e: isinstance(e, ProviderError) and e.transient),
+            wait=_wait,
+            stop=stop_before_delay(self.left),
+            sleep=self._sleep,
+            before_sleep=self._tell,
+            reraise=True,
+        )
+        answer: T = retrying(self._once, call)
+        return answer
+
+    def _once(self, call: Callable[[float], T]) -> T:
+        if self.patience.stop.is_set():
+            raise StoppedError("the run is being stopped")
+        return call(max(0.05, min(REQUEST_TIMEOUT_S, self.left)))
+
+    def _sleep(self, seconds: float) -> None:
+        if self.patience.stop.wait(seconds):
+            raise StoppedError("the run is being stopped")
+
+    def _tell(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        self.patience.notify(f"waits {state.upcoming_sleep:.1f} s: {error}")
+
+
+def _wait(state: RetryCallState) -> float:
+    """Return what the provider asks for, or an exponential back-off with jitter."""
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.retry_after if isinstance(error, ProviderError) else None
+    return asked if asked is not None else float(_BACKOFF(state))
