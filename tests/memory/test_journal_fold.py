@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crossmem import streams
+from crossmem.agents.scripted import ScriptedAgent
 from crossmem.api import tables_of
 from crossmem.api.server import serving
 from crossmem.client import ApiClient
@@ -17,7 +18,7 @@ from crossmem.journal import Journal
 from crossmem.memory.arms import ARMS, ORACLE, Arm
 from crossmem.memory.memory import Memory
 from crossmem.parameters import read
-from crossmem.study import make_replay
+from crossmem.study import make_replay, prompter_for
 
 from .world import assert_consistent, state
 
@@ -57,7 +58,8 @@ def live(folder: Path, arm: Arm, keying: Keying, phase: str = "phase1") -> Lived
         ApiClient(server.url, server.admin_token) as api,
         Journal(folder / "lived.journal", {}) as journal,
     ):
-        replay = make_replay(parameters, stream, arm, api, world, 0)
+        agent = ScriptedAgent(parameters.model, prompter_for(parameters, stream, api))
+        replay = make_replay(parameters, stream, arm, agent, (api, world))
         lived = Lived(stream, replay.memory, [state(replay.memory.store)], folder / "lived.journal")
         for index in range(len(stream.episodes)):
             journal.append(replay.episode(index))
