@@ -7,6 +7,7 @@ over a window that crosses no drift. Hence the author replays every stream once 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,10 +91,13 @@ def _own_fixes(stream: Stream, episode: Episode, api: ApiClient) -> Iterator[str
     criterion = stream.criteria[episode.task.id]
     text = f"{episode.task.description} {json.dumps(criterion, ensure_ascii=False)}".lower()
     leaves = [*_leaves(episode.task.input), *_leaves(criterion)]
+    strings = "\n".join([text, *(leaf for leaf in leaves if isinstance(leaf, str))]).lower()
     endpoint = domain(stream.domain).endpoint(episode.task)
     for fix in api.submit(endpoint, episode.task.input).suggestions:
         value = fix.suggested_value
-        if str(value).lower() in text or value in leaves:
+        spelled = f"{value:g}" if isinstance(value, int | float) else str(value)
+        whole_word = rf"(?<![\w.]){re.escape(spelled.lower())}(?!\w|\.\d)"
+        if value in leaves or re.search(whole_word, strings):
             yield f"the fix {value!r} of episode {episode.index} stands in its own task"
 
 

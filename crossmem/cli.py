@@ -45,7 +45,7 @@ def streams(names: tuple[str, ...], check: bool) -> None:
             click.echo(author.write(plan))
             continue
         path = path_of(name)
-        same = path.is_file() and path.read_text(encoding="utf-8") == author.author(plan).dumped()
+        same = path.is_file() and path.read_bytes() == author.author(plan).dumped().encode()
         differing += [] if same else [name]
         click.echo(f"{'same' if same else 'DIFFERS'}  {path}")
     if differing:
@@ -96,7 +96,7 @@ def report(notebook: str, given: tuple[tuple[str, str], ...], output: Path | Non
     if path.stem in p.NOTEBOOKS:
         p.read_for(path.stem, dict(given))
     html = output or paths.reports() / f"{path.stem}.html"
-    paths.check_writable(html.parent)
+    paths.check_writable(html.parent, "name another file with -o")
     execute_and_render(path, html, dict(given))
     click.echo(sentinel_text(html.with_suffix(".ipynb")))
     click.echo(f"Report: {html}")

@@ -49,7 +49,7 @@ class Suggestion(_Tolerant):
         if not isinstance(data, Mapping):
             return data
         parameters = data.get("parameters")
-        lifted = {**data, **(parameters if isinstance(parameters, Mapping) else {})}
+        lifted = {**(parameters if isinstance(parameters, Mapping) else {}), **data}
         lifted["cacheable"] = _cacheable(data.get("cache_hint"))
         table = data.get("table")
         lifted["table"] = table if isinstance(table, str) else None

@@ -44,6 +44,7 @@ def finding(run: Run) -> Prose:
         return Prose((unheeded,))
     said = [
         _fewest(run),
+        _failures(run),
         _differences(run),
         _stale(run),
         _dividend(run),
@@ -143,17 +144,30 @@ def _fewest(run: Run) -> str:
     return text + "."
 
 
+def _failures(run: Run) -> str:
+    """Say which arms left episodes unsolved: fewer attempts are no gain there."""
+    table = analysis.summary(run)
+    failed = (table["episodes"] - table["successes"]).loc[lambda number: number > 0]
+    if failed.empty:
+        return ""
+    provider = count(float(table["provider_failures"].sum()))
+    text = (
+        f"Not every episode succeeded. Failed: {listed({str(a): float(n) for a, n in failed.items()})}"
+    )
+    return f"{text}; {provider} of them by the model's provider." if provider != "0" else f"{text}."
+
+
 def _unheeded(run: Run) -> str:
-    """Say so where memory was put before the agent and changed nothing."""
-    attempts = per_arm(analysis.summary(run), "attempts")
-    others = [arm for arm in _arms_only(attempts) if arm != "A0"]
-    recalled = run.rows[run.rows["arm"].isin(others)]["recalled"].sum()
-    if "A0" not in attempts or not recalled or any(attempts[arm] != attempts["A0"] for arm in others):
+    """Say so where memory was put before the agent and none of it was sent: it changed nothing."""
+    if not run.rows["recalled"].any() or any(
+        each.carried for each in run.results.attempts if each.attempt == 1
+    ):
         return ""
     style = run.config["parameters"]["hint_style"]
+    attempts = _arms_only(per_arm(analysis.summary(run), "attempts"))
     return (
-        f"Memory was put before the agent and changed nothing: under the hint style {style} every arm "
-        f"needed the {count(attempts['A0'])} attempts of an agent without memory."
+        f"Memory was put before the agent and changed nothing: under the hint style {style} no "
+        f"remembered value was sent. Attempts over {run.length} episodes: {listed(attempts)}."
     )
 
 

@@ -219,7 +219,7 @@ class _Log:
                 request=proposal.request,
                 status=response.status if response else None,
                 response=response.body if response else None,
-                recalled=[] if self.attempts else [asdict(entry) for entry in recalled],
+                recalled=[] if self.attempts else list(map(_as_record, recalled)),
                 carried=carried,
                 error=proposal.error,
                 failed_by=proposal.failed_by,
@@ -283,6 +283,11 @@ def told_event(told: dict[str, Any]) -> Event:
             return Truth({name: (version, rows) for name, (version, rows) in tables.items()})
         case _:
             raise ValueError(f"a journal holds something no memory is told: {sorted(told)}")
+
+
+def _as_record(entry: Entry) -> dict[str, Any]:
+    """Return an entry as a file holds it, so that a run read back equals the run that was saved."""
+    return {**asdict(entry), "key": list(entry.key)}
 
 
 def _accepted(attempt: Attempt) -> bool:

@@ -41,9 +41,13 @@ class Journal:
         if [record.index for record in self.records] != list(range(len(self.records))):
             raise JournalError(f"{path} skips or repeats an episode")
         self._file = path.open("ab")
-        self._file.truncate(size)
-        if not lines:
-            self._append(header)
+        try:
+            self._file.truncate(size)
+            if not lines:
+                self._append(header)
+        except OSError:
+            self._file.close()
+            raise
 
     def append(self, record: EpisodeRecord) -> None:
         """Add one episode; on return it is on disk."""

@@ -16,6 +16,7 @@ from crossmem.agents.prompts import HintStyle
 from crossmem.domains.base import Keying
 from crossmem.errors import InputError, unknown
 from crossmem.memory.arms import arms
+from crossmem.results import find
 from crossmem.streams import BudgetStep
 
 MODEL_VARIABLE = "PILOT_MODEL"
@@ -81,7 +82,9 @@ class Parameters(Given):
     def check(self) -> None:
         """Raise InputError where the parameters do not go together or name what is not there."""
         streams.load(self.stream)
-        if not self.results:
+        if self.results:
+            find(self.results, self.phase, self.stream)
+        else:
             models.check(self)
             self.meter()
 

@@ -53,7 +53,7 @@ def shown(path: Path) -> str:
     return str(resolved.relative_to(root())) if resolved.is_relative_to(root()) else path.name
 
 
-def check_writable(folder: Path) -> None:
+def check_writable(folder: Path, advice: str) -> None:
     """Make `folder` and prove that a file of some size can be written there.
 
     Raises InputError with the system's reason (no permission, no space) where it cannot.
@@ -66,22 +66,21 @@ def check_writable(folder: Path) -> None:
             os.fsync(probe.fileno())
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InputError(
-            f"cannot write to {folder}: {reason}. Free it, or name another folder in the "
-            f"environment variable {RESULTS_VARIABLE}"
-        ) from None
+        raise InputError(f"cannot write to {folder}: {reason}. Free it, or {advice}") from None
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def whole(path: Path, drafts: Path | None = None) -> Iterator[Path]:
     """Yield a temporary path beside `path`; move it into place, synced, if the block succeeds.
 
     A reader sees the old file or the new one, never a part. On an error the old file stays. The
-    temporary file has the suffix of `path`. Raises InputError where the folder takes no file.
+    temporary file has the suffix of `path`. It lies in `drafts` (a folder of the same file system) if
+    given, so that not even a killed process leaves a part beside `path`. Raises InputError where the
+    folder takes no file.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(path.suffix, f".{path.stem}-", path.parent)
+        handle, name = tempfile.mkstemp(path.suffix, f".{path.stem}-", drafts or path.parent)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     os.close(handle)

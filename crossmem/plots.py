@@ -111,7 +111,9 @@ def tokens(run: Run) -> Picture:
 def memory(run: Run) -> Picture:
     """Draw entries and bytes held after each episode, with the byte budget where one is in force."""
     rows = analysis.episodes(run)
-    rows = rows[(rows["replicate"] == rows["replicate"].min()) & (rows["arm"] != "A0")]
+    rows = rows[rows["replicate"] == rows["replicate"].min()]
+    remembering = rows[rows["arm"] != "A0"]
+    rows = rows if remembering.empty else remembering
     with mpl.rc_context(_STYLE):
         figure = _figure(10, 3.8)
         left, right = figure.subplots(1, 2)

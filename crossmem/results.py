@@ -86,9 +86,9 @@ def _frame(records: Sequence[BaseModel], kind: type[BaseModel]) -> pd.DataFrame:
     return pd.DataFrame([record.model_dump() for record in records], columns=list(kind.model_fields))
 
 
-def save(results: Results, path: Path) -> Run:
-    """Write `results` to `path`, whole or not at all."""
-    with paths.whole(path) as draft, draft.open("w", encoding="utf-8") as file:
+def save(results: Results, path: Path, drafts: Path | None = None) -> Run:
+    """Write `results` to `path`, whole or not at all. See `paths.whole`."""
+    with paths.whole(path, drafts) as draft, draft.open("w", encoding="utf-8") as file:
         json.dump(results.model_dump(by_alias=True), file, ensure_ascii=False, allow_nan=False)
         file.write("\n")
     return Run(path, results)

@@ -12,13 +12,13 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ from crossmem.domains import domain
 from crossmem.drift import World
 from crossmem.errors import CrossmemError, InputError
 from crossmem.harness import Replay
-from crossmem.journal import Journal
+from crossmem.journal import Journal, JournalError
 from crossmem.memory.arms import ORACLE, Arm, arms
 from crossmem.memory.memory import Memory
 from crossmem.parameters import Parameters, budget_steps, read
@@ -78,7 +78,8 @@ def run(phase: str, **given: Any) -> Run:
     parameters = read(phase, given)
     if parameters.results:
         return results.find(parameters.results, phase, parameters.stream)
-    paths.check_writable(paths.results())
+    advice = f"name another folder in the environment variable {paths.RESULTS_VARIABLE}"
+    paths.check_writable(paths.results(), advice)
     stream = streams.load(parameters.stream)
     resumed = _resumable(parameters, stream) if parameters.resume else None
     with staff(parameters) as workers:
@@ -131,6 +132,18 @@ class _Study:
     stop: Event = field(default_factory=Event)
 
     def run(self) -> Run:
+        """Replay every arm and write the results file; an error says how to go on."""
+        try:
+            return self._finish(self._records())
+        except JournalError:
+            raise  # a resume would meet the same journal: no way on
+        except CrossmemError as error:
+            raise type(error)(f"{error}. {self._way_on()}") from error
+        except OSError as error:  # above all: no space left
+            where = f" ({error.filename})" if error.filename else ""
+            raise CrossmemError(f"{error.strerror or error}{where}. {self._way_on()}") from error
+
+    def _records(self) -> list[EpisodeRecord]:
         jobs = [
             (arm, replicate)
             for arm in _lines(self.parameters)
@@ -147,14 +160,14 @@ class _Study:
             try:
                 for future in as_completed(futures):
                     future.result()
-            except CrossmemError as error:
+            except (CrossmemError, OSError):
                 self.stop.set()
-                raise type(error)(f"{error}. {self._way_on()}") from error
+                raise
             except BaseException:
                 self.stop.set()
                 bar.write(f"Stopped. {self._way_on()}", file=sys.stderr)
                 raise
-        return self._finish([record for future in futures for record in future.result()])
+        return [record for future in futures for record in future.result()]
 
     def _way_on(self) -> str:
         return f"The journal stays in {self.folder}; the same run with resume=True completes it"
@@ -213,8 +226,10 @@ class _Study:
             events=[event for record in records for event in record.events],
             attempts=[attempt for record in records for attempt in record.attempts],
         )
-        finished = results.save(content, paths.results() / f"{self.folder.name}.json")
-        shutil.rmtree(self.folder)
+        path = paths.results() / f"{self.folder.name}.json"
+        finished = results.save(content, path, drafts=self.folder)
+        done = self.folder.rename(self.folder.with_name(f".done-{self.folder.name}"))
+        shutil.rmtree(done)  # renamed first: half removed, it would pass for an unfinished run
         return finished
 
 
@@ -287,19 +302,16 @@ def _new_folder(parameters: Parameters, stream: Stream) -> Path:
     """Make the folder of a new run; its name is that of the results file."""
     stem = f"{stream.results_prefix}_{stream.pattern}_{label(parameters)}_{_now():%Y%m%dT%H%M%SZ}"
     _runs().mkdir(exist_ok=True)
-    config = json.dumps(_config(parameters, stream), indent=1)
+    for left in _runs().glob(".done-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    made = Path(mkdtemp(prefix=".new-", dir=_runs()))
+    (made / "run.json").write_text(json.dumps(_config(parameters, stream), indent=1), encoding="utf-8")
     for name in (stem if number == 0 else f"{stem}-{number}" for number in count()):
-        folder = _runs() / name
         if (paths.results() / f"{name}.json").exists():
             continue
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            continue
-        break
-    with paths.whole(folder / "run.json") as draft:
-        draft.write_text(config, encoding="utf-8")
-    return folder
+        with suppress(OSError):  # another run has just taken this name
+            return made.rename(_runs() / name)
+    raise AssertionError("unreachable")
 
 
 def _note_probes(folder: Path, probes: list[dict[str, Any]]) -> None:
@@ -314,11 +326,14 @@ def _note_probes(folder: Path, probes: list[dict[str, Any]]) -> None:
 
 
 def _resumable(parameters: Parameters, stream: Stream) -> Path:
-    """Return the folder of the newest unfinished run of these parameters."""
+    """Return the folder of the newest unfinished run of these parameters, by its name."""
     wanted = identity(parameters, stream)
-    unfinished = sorted(_runs().glob("*/run.json"), key=lambda path: path.stat().st_mtime_ns)
+    unfinished = sorted(_runs().glob("[!.]*/run.json"), key=lambda path: path.parent.name)
     for path in reversed(unfinished):
-        config = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            config = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            continue  # that run has just finished
         if {name: config.get(name) for name in wanted} == wanted:
             return path.parent
     listed = ", ".join(path.parent.name for path in unfinished) or "none"

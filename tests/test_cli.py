@@ -175,7 +175,6 @@ def test_a_report_that_cannot_be_written_is_said_before_anything_runs(
     assert not results.exists()
 
 
-@pytest.mark.xfail(strict=True, reason="the advice is the one for a results folder")
 def test_a_report_that_cannot_be_written_is_not_blamed_on_the_results_folder(
     tmp_path: Path, results: Path
 ) -> None:

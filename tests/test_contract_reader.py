@@ -133,7 +133,6 @@ def test_unknown_members_change_nothing(extra: dict[str, Json]) -> None:
     assert rich.stamps == {"T": "1"}
 
 
-@pytest.mark.xfail(strict=True, reason="`parameters` are lifted over the verb and replace it")
 @pytest.mark.parametrize("verb", ["type", "action"])
 @pytest.mark.parametrize("value", ["string", 7])
 def test_a_parameter_that_is_called_like_the_verb_does_not_replace_it(verb: str, value: Json) -> None:

@@ -112,7 +112,6 @@ def papermill(*arguments: object, cwd: Path | None = None) -> subprocess.Complet
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=120)
 
 
-@pytest.mark.xfail(strict=True, reason="papermill skips a line whose comment holds another '='")
 def test_papermills_help_lists_every_parameter_with_its_meaning() -> None:
     comments = {
         line.partition(":")[0]: line.partition("  # ")[2]
@@ -400,7 +399,6 @@ NOT_A_FIGURE = re.compile(r"\b(?:nan|NaN|inf|None)\b")
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="what an arm is told is nan in the table of the arms")
 def test_no_missing_value_shows_as_code(report: Report) -> None:
     shown = [cell.get_text() for cell in report.page.select("td, th, figcaption, p")]
     assert [text for text in shown if NOT_A_FIGURE.search(text)] == []
@@ -471,7 +469,6 @@ def test_a_family_that_never_succeeds_has_dashes_where_another_does(unforgiving:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="only attempts are compared, not what they achieved")
 def test_memory_is_not_said_to_change_nothing_where_it_made_episodes_succeed(
     unforgiving: Report,
 ) -> None:
@@ -481,7 +478,6 @@ def test_memory_is_not_said_to_change_nothing_where_it_made_episodes_succeed(
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="a figure of memories without any, with warnings")
 def test_a_study_of_no_memory_at_all_reads_as_well(tmp_path: Path) -> None:
     report = reported(tmp_path, "mock=True", "arms=A0")
     assert "Warning" not in report.stderr
@@ -554,7 +550,6 @@ def test_the_notice_the_finding_and_the_strip_are_seen_first(
 
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.xfail(strict=True, reason="the table holds what papermill's help could parse")
 def test_the_parameters_of_the_run_can_all_be_read(opened: tuple[Page, list[str]]) -> None:
     page, _ = opened
     page.locator("details.parameters summary").click()

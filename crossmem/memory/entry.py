@@ -57,4 +57,10 @@ def canonical_json(value: Json) -> str:
 
 def same(left: Json, right: Json) -> bool:
     """Tell whether two JSON values are equal; 1 and true are not, 1 and 1.0 are."""
-    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+    match left, right:
+        case dict(), dict():
+            return left.keys() == right.keys() and all(same(left[name], right[name]) for name in left)
+        case list(), list():
+            return len(left) == len(right) and all(map(same, left, right))
+        case _:
+            return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)

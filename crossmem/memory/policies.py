@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from crossmem.contract import DictDiff, Json, ListDiff, TableDiff
-from crossmem.memory.entry import Entry, Key, canonical_json
+from crossmem.memory.entry import Entry, Key, canonical_json, same
 from crossmem.memory.store import Held, Store
 
 Kind = Literal["admit", "relearn", "confirm", "hit", "refuse", "invalidate", "restamp", "evict"]
@@ -103,7 +103,7 @@ def learn(store: Store, entry: Entry, admission: Admission, conflict: Conflict) 
 
 
 def _kind_of(store: Store, entry: Entry, making_way: Sequence[Held]) -> tuple[Kind, str]:
-    if any(held.entry.value == entry.value for held in making_way):
+    if any(same(held.entry.value, entry.value) for held in making_way):
         return "confirm", "the same value was suggested again"
     if making_way:
         replaced = canonical_json(making_way[-1].entry.value)

@@ -72,6 +72,8 @@ def _close_event_loop() -> None:
     loop = ensure_event_loop()
     if loop.is_running():  # the caller's own: nbclient has worked in another thread
         return
+    # What an interrupt ended is no news: without a handler its tasks are logged with a traceback.
+    loop.set_exception_handler(lambda _loop, _context: None)
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()

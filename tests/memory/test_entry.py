@@ -86,6 +86,5 @@ def test_numbers_are_compared_by_value_and_never_with_truth_values(
     assert same(right, left) is equal
 
 
-@pytest.mark.xfail(strict=True, reason="`same` looks for truth values at the top level only")
 def test_a_truth_value_inside_a_list_is_not_a_number_either() -> None:
     assert not same([1], [True])

@@ -497,7 +497,6 @@ def test_what_an_arm_lists_for_a_key_taught_x_then_y_then_x(name: str, listed: l
     assert held_values(memory.store.at(("place", "a"))) == listed
 
 
-@pytest.mark.xfail(strict=True, reason="`_kind_of` compares with ==, for which 1 is true")
 def test_true_in_the_place_of_1_is_relearned_and_not_confirmed() -> None:
     store = holding(replace(X, value=1))
 

@@ -193,7 +193,6 @@ HALF_WRITTEN = (
 )
 
 
-@pytest.mark.xfail(strict=True, reason="the draft of a results file lies in results/ itself")
 @pytest.mark.parametrize("share", ["len(text) // 2", "len(text)"])
 def test_a_run_killed_while_it_writes_its_results_leaves_no_part_of_a_file(
     share: str, results: Path, undisturbed: Run
@@ -409,7 +408,6 @@ def test_damage_in_the_middle_is_refused_and_the_line_named(line: int, stopped: 
     assert stopped.read_bytes() == before
 
 
-@pytest.mark.xfail(strict=True, reason="every error is said to be completed by resume")
 def test_damage_is_not_said_to_be_mended_by_resuming(stopped: Path) -> None:
     damage(stopped, 5)
     with pytest.raises(JournalError) as caught:
@@ -563,7 +561,6 @@ def test_a_journal_that_finds_no_space_stops_the_run_and_resume_completes_it(
     assert_whole(replayed(resume=True), results, undisturbed)
 
 
-@pytest.mark.xfail(strict=True, reason="an OSError leaves the study as it is, with its traceback")
 def test_no_space_in_the_middle_is_an_error_for_people(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -574,7 +571,6 @@ def test_no_space_in_the_middle_is_an_error_for_people(
     assert "resume=True completes it" in str(caught.value)
 
 
-@pytest.mark.xfail(strict=True, reason="the file is left to the garbage collector")
 def test_a_journal_that_cannot_be_begun_leaves_no_file_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -605,7 +601,6 @@ def test_a_results_file_that_finds_no_room_leaves_the_journals_and_resume_writes
     assert_whole(resumed(), results, undisturbed)
 
 
-@pytest.mark.xfail(strict=True, reason="how to go on is not said when the results file fails")
 def test_a_results_file_that_finds_no_room_is_an_error_for_people(results: Path) -> None:
     _, err = start(TOO_BIG).communicate(timeout=60)
     assert err.rstrip().splitlines()[-1].startswith("crossmem.errors.CrossmemError: ")

@@ -232,7 +232,7 @@ def test_under_append_sonnet_is_said_to_have_ignored_its_memory_and_nothing_else
     (said,) = findings.finding(run).sentences
     assert said.startswith("Memory was put before the agent and changed nothing: ")
     assert "hint style append" in said
-    assert "46 attempts" in said
+    assert "A0 46, A1 46" in said
 
 
 # -- other selections of arms ----------------------------------------------------------------------
@@ -263,7 +263,6 @@ def test_with_one_attempt_an_episode_nothing_crashes_and_no_text_is_broken(
         assert not re.search(r"\b(nan|inf|None)\b", text), text
 
 
-@pytest.mark.xfail(strict=True, reason="the finding compares attempts alone, not what was sent")
 def test_memory_that_turns_failures_into_successes_did_not_change_nothing(scripted: Scripted) -> None:
     """With one attempt an episode all arms send equally many requests, and differ in successes."""
     run = scripted("phase2", max_attempts=1, arms="A0,A2")
@@ -272,7 +271,6 @@ def test_memory_that_turns_failures_into_successes_did_not_change_nothing(script
     assert "changed nothing" not in str(findings.finding(run))
 
 
-@pytest.mark.xfail(strict=True, reason="the finding needs A0 beside the others to see it")
 def test_an_agent_that_ignores_memory_is_so_described_without_a0_beside_it(scripted: Scripted) -> None:
     run = scripted("phase2", model="sonnet", hint_style="append", arms="A2,A2D,LWG")
     said = str(findings.finding(run))

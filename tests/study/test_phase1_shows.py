@@ -265,7 +265,6 @@ def test_the_file_holds_what_the_run_returned_and_says_how_it_came_about(runs: R
     assert run.path.name.startswith("phase1_single_mock-haiku_")
 
 
-@pytest.mark.xfail(strict=True, reason="the keys of recalled entries are tuples until saved")
 def test_a_run_returned_equals_the_run_read_from_its_file(runs: Runs) -> None:
     assert load(runs["request"].path).results == runs["request"].results
 
