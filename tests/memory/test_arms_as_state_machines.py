@@ -387,7 +387,7 @@ def test_an_arm_keeps_its_promises_in_any_world(arm: Arm) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=40,
+            max_examples=100 if arm.has_budget else 40,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],
