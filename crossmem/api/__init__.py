@@ -13,7 +13,7 @@ from pathlib import Path
 
 from crossmem.errors import unknown
 
-DOMAINS = {"recipe": "crossmem.api.recipe"}
+DOMAINS = {"recipe": "crossmem.api.recipe", "acme": "crossmem.api.acme"}
 """Name of each domain -> the module that holds its request models, rules and routes."""
 
 

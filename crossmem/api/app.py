@@ -6,8 +6,9 @@ HTTP only. Rules live in the domain modules, wording on the wire in `problem`, t
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -20,6 +21,9 @@ from crossmem.api import docs
 from crossmem.api.domain import Domain, load
 from crossmem.api.problem import FieldError, Problem, pointer, problem
 from crossmem.api.tables import TableChange, TableError, TableStore
+
+if TYPE_CHECKING:
+    from crossmem.api.payments import Payments
 
 DESCRIPTION = """\
 A self-reflective API: a request that breaks a rule is answered with the literal values that mend \
@@ -76,10 +80,13 @@ class ReferenceAPI(FastAPI):
         return document
 
 
-def create_app(domain: str, tables: Path, admin_token: str) -> FastAPI:
+def create_app(
+    domain: str, tables: Path, admin_token: str, payments: Payments | None = None
+) -> FastAPI:
     """Return the application of `domain`, serving from the table files in the folder `tables`.
 
     The folder is read now and on every reload, never written. `admin_token` opens `/admin/reload`.
+    `payments` is where a domain that takes payments sends them; without it, it takes none.
 
     Raises InputError for an unknown domain and TableError for a bad table file.
     """
@@ -102,7 +109,7 @@ def create_app(domain: str, tables: Path, admin_token: str) -> FastAPI:
             "auto_configure": False,
         },
     )
-    app.include_router(spoken.routes(store))
+    app.include_router(spoken.routes(store, payments))
     _add_reading(app, spoken, store)
     _add_reload(app, store, admin_token.encode())
     _add_errors(app)
@@ -157,12 +164,8 @@ def _add_errors(app: FastAPI) -> None:
         errors = error.errors()
         if any(found["type"] == "json_invalid" for found in errors):
             return _malformed()
-        told = [
-            # The first part of a place says "body"; it is no part of the body.
-            FieldError(field=pointer(*found["loc"][1:]), message=found["msg"])
-            for found in errors[:MOST_ERRORS]
-        ]
-        detail = "The body does not have the schema of this request."
+        told = [_told(found) for found in errors[:MOST_ERRORS]]
+        detail = "The body or a header does not have the schema of this request."
         return problem(422, "Invalid request", detail, errors=told)
 
     @app.exception_handler(HTTPException)
@@ -183,6 +186,14 @@ def _add_errors(app: FastAPI) -> None:
             "The server failed on this request.",
             headers={"Connection": "close"},
         )
+
+
+def _told(found: Mapping[str, Any]) -> FieldError:
+    # The first part of a place says "body"; it is no part of the body.
+    where, *place = found["loc"]
+    if where == "body":
+        return FieldError(field=pointer(*place), message=found["msg"])
+    return FieldError(field="", message=f"{where} {pointer(*place)[1:]}: {found['msg']}")
 
 
 def _malformed() -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 
@@ -13,20 +13,25 @@ from crossmem.api import DOMAINS
 from crossmem.api.tables import Spec, TableStore
 from crossmem.errors import unknown
 
+if TYPE_CHECKING:
+    from crossmem.api.payments import Payments
+
 
 @dataclass(frozen=True)
 class Domain:
     """A domain module's contribution: it exports one of these as `DOMAIN`.
 
-    `routes` binds the domain's endpoints to the tables of one server. `example` is a request, as
-    (path, body), that the API refuses with a suggestion: the docs page shows how to send it.
+    `routes` binds the domain's endpoints to the tables of one server and, where the domain takes
+    payments, to Stripe. `example` is a request, as (path, body), that the API refuses with a
+    suggestion: the docs page shows how to send it.
     """
 
     name: str
     title: str
     tables: tuple[Spec, ...]
-    routes: Callable[[TableStore], APIRouter]
+    routes: Callable[[TableStore, Payments | None], APIRouter]
     example: tuple[str, dict[str, Any]]
+    takes_payments: bool = False
 
 
 def load(name: str) -> Domain:

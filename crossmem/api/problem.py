@@ -26,7 +26,7 @@ VOCABULARY: tuple[str, ...] = get_args(Action)
 The rules embedded here send three of them; ADD_INGREDIENT and CLARIFY_MEASUREMENT are never sent.
 """
 
-Value = str | float | list[str] | None
+Value = str | int | float | list[str] | None
 """A literal value in a request: what stands there now, or what to put there."""
 
 
@@ -86,6 +86,11 @@ class Problem(_Said):
     errors: list[FieldError] | None = None
 
 
+Versions = Annotated[
+    dict[str, str], Field(description="Version of each table consulted for this request.")
+]
+
+
 class Refusal(_Said):
     """A well-formed request that breaks rules of policy, with the fixes."""
 
@@ -94,9 +99,29 @@ class Refusal(_Said):
     status: Literal[422] = 422
     detail: str
     recovery_feedback: RecoveryFeedback
-    table_versions: Annotated[
-        dict[str, str], Field(description="Version of each table consulted for this request.")
-    ]
+    table_versions: Versions
+
+
+class FinalRefusal(_Said):
+    """A well-formed request that breaks a rule of policy which no change of it would satisfy."""
+
+    type: Literal["about:blank"] = "about:blank"
+    title: Literal["Refused by policy"] = "Refused by policy"
+    status: Literal[422] = 422
+    detail: str
+    table_versions: Versions
+
+
+class PaymentProblem(_Said):
+    """A request that policy accepts and the payment provider does not: no lesson in it."""
+
+    type: Literal["about:blank"] = "about:blank"
+    title: str
+    status: int
+    detail: str
+    code: Annotated[str | None, Field(description="The provider's error code.")] = None
+    decline_code: Annotated[str | None, Field(description="Why the card was declined.")] = None
+    table_versions: Versions
 
 
 @dataclass(frozen=True)
@@ -104,8 +129,8 @@ class Violation:
     """One rule broken at one place, and the value that would mend it.
 
     `rule` completes the sentence "<`subject`> ..." and is a fixed text: no value from a table or a
-    request may stand in it. `table` is the table the value is from; without one, it fits no other
-    request.
+    request may stand in it. A subject without a name is its kind alone. `table` is the table the
+    value is from; without one, it fits no other request. Nor does it where it is not `lasting`.
     """
 
     subject: tuple[str, str]
@@ -115,17 +140,18 @@ class Violation:
     current: Value
     suggested: Value
     table: str | None = None
+    lasting: bool = True
 
     def sentence(self, secrets: Sequence[str]) -> str:
         """Say what is wrong, naming the thing unless its name gives one of `secrets` away."""
         kind, name = self.subject
         named = f"{kind} '{name}' {self.rule}"
         given_away = any(secret in named.casefold() for secret in secrets)
-        return f"{kind} {self.rule}" if given_away else named
+        return f"{kind} {self.rule}" if given_away or not name else named
 
     def suggestion(self) -> Suggestion:
         """Return the fix as the API words it."""
-        cacheable = self.table is not None
+        cacheable = self.table is not None and self.lasting
         return Suggestion(
             action=self.action,
             parameters=Parameters(
@@ -138,10 +164,28 @@ class Violation:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What rules found in a request: violations in a stable order, and the tables consulted."""
+    """What rules found in a request: violations in a stable order, and the tables consulted.
+
+    `final` holds a sentence for each rule broken that no change of the request would satisfy.
+    """
 
     violations: tuple[Violation, ...] = ()
     consulted: tuple[str, ...] = ()
+    final: tuple[str, ...] = ()
+
+    @property
+    def accepted(self) -> bool:
+        """Whether no rule is broken."""
+        return not self.violations and not self.final
+
+    @classmethod
+    def of(cls, *verdicts: Verdict) -> Verdict:
+        """Return what several rules found, as one verdict; a table is consulted once."""
+        return cls(
+            violations=tuple(found for verdict in verdicts for found in verdict.violations),
+            consulted=tuple(dict.fromkeys(name for verdict in verdicts for name in verdict.consulted)),
+            final=tuple(sentence for verdict in verdicts for sentence in verdict.final),
+        )
 
 
 class ProblemResponse(JSONResponse):
@@ -172,8 +216,7 @@ def refusal(violations: Sequence[Violation], table_versions: Mapping[str, str]) 
 
     Neither `detail` nor `message` holds a suggested value: an agent must read the suggestions.
     """
-    secrets = [_text(violation.suggested).casefold() for violation in violations]
-    sentences = list(dict.fromkeys(violation.sentence(secrets) for violation in violations))
+    sentences = _sentences(violations)
     content = Refusal(
         detail=sentences[0],
         recovery_feedback=RecoveryFeedback(
@@ -185,6 +228,28 @@ def refusal(violations: Sequence[Violation], table_versions: Mapping[str, str]) 
     return ProblemResponse(content.model_dump(), 422)
 
 
+def refused(verdict: Verdict, table_versions: Mapping[str, str]) -> ProblemResponse:
+    """Return the 422 for a verdict that does not accept.
+
+    Where a rule is broken for good, nothing is suggested: mending the rest would not help.
+    """
+    if not verdict.final:
+        return refusal(verdict.violations, table_versions)
+    detail = " ".join([*verdict.final, *_sentences(verdict.violations)])
+    content = FinalRefusal(detail=detail, table_versions=dict(table_versions))
+    return ProblemResponse(content.model_dump(), 422)
+
+
+def payment_problem(content: PaymentProblem) -> ProblemResponse:
+    """Return the response for a payment that did not come about."""
+    return ProblemResponse(content.model_dump(exclude_none=True), content.status)
+
+
+def _sentences(violations: Sequence[Violation]) -> list[str]:
+    secrets = [secret for violation in violations for secret in _texts(violation.suggested)]
+    return list(dict.fromkeys(violation.sentence(secrets) for violation in violations))
+
+
 def pointer(*parts: object) -> str:
     """Return the JSON Pointer (RFC 6901) of a place in a request.
 
@@ -194,9 +259,12 @@ def pointer(*parts: object) -> str:
     return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
 
 
-def _text(value: Value) -> str:
+def _texts(value: Value) -> list[str]:
+    """Return the texts, case folded, in which a suggested value could be told by prose."""
+    if isinstance(value, list):
+        return [text.casefold() for text in value]
     # 6.0 is found in a text as "6".
-    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+    return [repr(value).removesuffix(".0") if isinstance(value, float) else str(value).casefold()]
 
 
 def _encodable(content: Any) -> Any:

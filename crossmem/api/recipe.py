@@ -5,38 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import Response
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
 
 from crossmem.api.domain import Domain
+from crossmem.api.fields import Sent, Text, whole
 from crossmem.api.problem import Problem, Refusal, Verdict, Violation, pointer, refusal
 from crossmem.api.tables import Spec, Tables, TableStore
+
+if TYPE_CHECKING:
+    from crossmem.api.payments import Payments
 
 BRANDS = "celiac_brands"
 PAIRS = "incompatible_ingredients"
 
 
-def _whole(value: object) -> object:
-    # JSON has one kind of number, and JSON Schema calls 4.0 an integer.
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 # The limits keep every suggested amount (base x 1000 at most) inside what a request may carry.
-Text = Annotated[str, Field(min_length=1, max_length=200)]
-# The validator stands last: before the limits, it would hide them from the OpenAPI document.
-Servings = Annotated[int, Field(strict=True, ge=1, le=1000), BeforeValidator(_whole)]
+Servings = Annotated[int, Field(strict=True, ge=1, le=1000), BeforeValidator(whole)]
 BaseAmount = Annotated[float, Field(strict=True, gt=0, le=1e6, allow_inf_nan=False)]
 Amount = Annotated[float, Field(strict=True, gt=0, le=1e9, allow_inf_nan=False)]
 
 
-class _Sent(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Ingredient(_Sent):
+class Ingredient(Sent):
     """One ingredient of the recipe to convert."""
 
     name: Text
@@ -49,14 +42,14 @@ class Ingredient(_Sent):
     ] = None
 
 
-class ServingsChange(_Sent):
+class ServingsChange(Sent):
     """How many people the recipe feeds, before and after."""
 
     from_: Annotated[Servings, Field(alias="from")]
     to: Servings
 
 
-class ConvertRequest(_Sent):
+class ConvertRequest(Sent):
     """A recipe to convert. Names are compared without regard to case and surrounding blanks."""
 
     recipe: Text
@@ -212,7 +205,7 @@ def _hundredths(amount: Fraction) -> int:
     return max(1, math.floor(amount * 100 + Fraction(1, 2)))
 
 
-def routes(store: TableStore) -> APIRouter:
+def routes(store: TableStore, _payments: Payments | None = None) -> APIRouter:
     """Return the domain's endpoint, bound to the tables of one server."""
     router = APIRouter()
 

@@ -221,6 +221,6 @@ def test_no_brand_is_part_of_another_or_holds_a_food_word() -> None:
 
 
 def test_an_unknown_domain_is_told_with_the_choices() -> None:
-    assert list(DOMAINS) == ["recipe"]
+    assert list(DOMAINS) == ["recipe", "acme"]
     with pytest.raises(InputError, match="unknown domain 'recipes'; did you mean 'recipe'"):
         tables_of("recipes")

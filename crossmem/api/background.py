@@ -1,0 +1,115 @@
+"""An application that runs: uvicorn in a thread of its own, on loopback, until it is stopped."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+
+import uvicorn
+from fastapi import FastAPI
+
+from crossmem.errors import CrossmemError, InputError
+
+HOST = "127.0.0.1"
+# An agent that thinks for minutes must not find its pooled connection closed under it.
+KEEP_ALIVE_SECONDS = 3600
+# A request still running at this point of a stop is cancelled.
+GRACE_SECONDS = 5
+
+
+class AppThread:
+    """One running application; shares nothing with others.
+
+    Its thread is a daemon: whatever happens, it ends with the process.
+    """
+
+    def __init__(self, app: FastAPI, name: str, port: int = 0) -> None:
+        """Start it, and return when it answers; `port` 0 takes a free one.
+
+        Raises InputError if the port cannot be had, and CrossmemError, which says `name`, with the
+        reason if it does not start.
+        """
+        self._name = name
+        self._socket = _bound_socket(port)
+        self.url = f"http://{HOST}:{self._socket.getsockname()[1]}"
+        """Where it answers, as `http://127.0.0.1:PORT`."""
+        self._failure: BaseException | None = None
+        self._uvicorn = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                # What is installed beside crossmem must not change what a run measures.
+                http="h11",
+                loop="asyncio",
+                ws="none",
+                lifespan="off",
+                # Logging is the process's matter: a server in a thread leaves it alone.
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=GRACE_SECONDS,
+            )
+        )
+        self._thread = threading.Thread(target=self._run, name=f"{name} {self.url}", daemon=True)
+        self._thread.start()
+        try:
+            self._wait_until_ready()
+        except BaseException:  # Ctrl-C while it starts must not leave it behind
+            self.stop()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url} {'running' if self.alive else 'stopped'}>"
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._thread.is_alive()
+
+    def wait(self, seconds: float) -> None:
+        """Return when it has stopped, or after `seconds`."""
+        self._thread.join(seconds)
+
+    def stop(self) -> None:
+        """Stop it for good: finish the requests in flight, free the port. Idempotent.
+
+        Raises CrossmemError if it does not end in time, which a hung request cannot cause.
+        """
+        self._uvicorn.should_exit = True
+        self._thread.join(2 * GRACE_SECONDS)
+        self._socket.close()
+        if self.alive:
+            raise CrossmemError(f"the {self._name} at {self.url} does not stop")
+
+    def _run(self) -> None:
+        # uvicorn ends a failed start-up with SystemExit, which a thread would swallow.
+        try:
+            self._uvicorn.run(sockets=[self._socket])
+        except BaseException as error:  # handed to the thread that waits for the start
+            self._failure = error
+
+    def _wait_until_ready(self) -> None:
+        while not self._uvicorn.started:
+            if not self.alive:
+                raise CrossmemError(f"the {self._name} did not start: {self._failure!r}")
+            time.sleep(0.001)
+
+
+def _bound_socket(port: int) -> socket.socket:
+    # asyncio turns Nagle's algorithm off only for sockets that say IPPROTO_TCP: 45 ms a request.
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    if os.name == "posix":
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((HOST, port))
+        # A port that another server bound at the same moment shows here, not later in the thread.
+        bound.listen()
+    except (OSError, OverflowError) as error:
+        bound.close()
+        reason = error.strerror if isinstance(error, OSError) else "must be 0-65535"
+        raise InputError(f"port {port} cannot be used: {reason}") from None
+    return bound

@@ -1,0 +1,160 @@
+"""Payments through stripe-python: an intent created and confirmed, a refund, and what went wrong.
+
+This is the one place that speaks to Stripe, the real one in test mode or the emulator alike. No
+rule of policy is decided here.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+import httpx
+import stripe
+
+from crossmem.api.stripe_access import LOOPBACK, StripeAccess
+
+# Under what a client of the API waits for it.
+TIMEOUT_S = 20.0
+
+# It would write an id into the home of whoever runs a study, and report durations to Stripe.
+stripe.enable_telemetry = False
+
+
+@dataclass
+class PaymentError(Exception):
+    """A payment or refund that did not come about, as an HTTP status and one line."""
+
+    status: int
+    title: str
+    detail: str
+    code: str | None = None
+    decline_code: str | None = None
+
+
+class _Transport(stripe.HTTPClient):
+    """stripe-python over one httpx client that all threads share and that can be closed."""
+
+    name = "httpx"
+
+    def __init__(self, *, local: bool) -> None:
+        super().__init__()
+        # Building the context costs more than a request, and a local address does without.
+        verify = False if local else ssl.create_default_context(cafile=stripe.ca_bundle_path)
+        self._http = httpx.Client(timeout=TIMEOUT_S, trust_env=not local, verify=verify)
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | None,
+        post_data: Any = None,
+        *,
+        _usage: list[str] | None = None,
+    ) -> tuple[str, int, Mapping[str, str]]:
+        try:
+            answer = self._http.request(method, url, headers=headers, content=post_data)
+        except httpx.HTTPError as error:
+            # stripe-python leaves its errors without types.
+            raise stripe.APIConnectionError(type(error).__name__) from error  # type: ignore[no-untyped-call]
+        return answer.text, answer.status_code, answer.headers
+
+    def close(self) -> None:
+        self._http.close()
+
+
+class Payments:
+    """Stripe for one server; made once, for a client costs more than a request. Never retries."""
+
+    def __init__(self, access: StripeAccess) -> None:
+        self._transport = _Transport(local=urlsplit(access.base).hostname in LOOPBACK)
+        self._stripe = stripe.StripeClient(
+            access.api_key,
+            base_addresses={"api": access.base},
+            max_network_retries=0,
+            http_client=self._transport,
+        )
+
+    def close(self) -> None:
+        """Close the connections to Stripe."""
+        self._transport.close()
+
+    def charge(
+        self,
+        amount: int,
+        currency: str,
+        payment_method: str,
+        metadata: dict[str, str],
+        key: str | None,
+    ) -> stripe.PaymentIntent:
+        """Create and confirm a PaymentIntent over `amount` minor units.
+
+        Raises PaymentError: a decline, a conflict over the idempotency `key`, Stripe out of reach.
+        """
+        try:
+            return self._stripe.v1.payment_intents.create(
+                {
+                    "amount": amount,
+                    "currency": currency,
+                    "payment_method": payment_method,
+                    # Nobody is there to follow a redirect.
+                    "automatic_payment_methods": {"enabled": True, "allow_redirects": "never"},
+                    "confirm": True,
+                    "metadata": metadata,
+                },
+                _options(key),
+            )
+        except stripe.StripeError as error:
+            _fail(error)
+
+    def refund(self, payment_intent: str, amount: int, reason: Any, key: str | None) -> stripe.Refund:
+        """Refund `amount` minor units of a charge; raises PaymentError as `charge` does."""
+        try:
+            return self._stripe.v1.refunds.create(
+                {"payment_intent": payment_intent, "amount": amount, "reason": reason}, _options(key)
+            )
+        except stripe.StripeError as error:
+            _fail(error)
+
+
+def _options(key: str | None) -> stripe.RequestOptions:
+    return {} if key is None else {"idempotency_key": key}
+
+
+def _fail(error: stripe.StripeError) -> NoReturn:
+    """Raise the PaymentError for an error of stripe-python.
+
+    Stripe's own words are passed on only where they concern the payment; the others may speak of
+    the key.
+    """
+    told = error.error
+    code = error.code or (told.code if told else None)
+    detail = error.user_message or "Stripe gave no reason."
+    failure = PaymentError(502, "Payment provider failed", "Stripe's answer cannot be understood.")
+    match error:
+        case stripe.CardError():
+            decline = told.decline_code if told else None
+            failure = PaymentError(402, "Payment declined", detail, code, decline)
+        case stripe.IdempotencyError():
+            failure = PaymentError(409, "Idempotency conflict", detail, code or "idempotency_error")
+        case _ if error.http_status == 409:
+            failure = PaymentError(409, "Idempotency conflict", detail, code)
+        case stripe.InvalidRequestError() if code == "resource_missing":
+            failure = PaymentError(404, "Not found at the payment provider", detail, code)
+        case stripe.InvalidRequestError():
+            failure = PaymentError(400, "Refused by the payment provider", detail, code)
+        case stripe.AuthenticationError() | stripe.PermissionError():
+            detail = "Stripe does not accept the API key for this."
+            failure = PaymentError(502, "Payment provider failed", detail)
+        case stripe.RateLimitError():
+            failure = PaymentError(503, "Payment provider unavailable", "Stripe limits the rate.")
+        case stripe.APIConnectionError():
+            detail = f"Stripe cannot be reached: {detail}."
+            failure = PaymentError(503, "Payment provider unavailable", detail)
+        case _ if (error.http_status or 0) >= 500:
+            detail = f"Stripe failed with status {error.http_status}."
+            failure = PaymentError(502, "Payment provider failed", detail)
+    raise failure from None
