@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from crossmem.explore import Explorer as Explorer
     from crossmem.parameters import guard as guard
     from crossmem.results import load as load
+    from crossmem.study import acme as acme
     from crossmem.study import phase1 as phase1
     from crossmem.study import phase2 as phase2
     from crossmem.study import phase3 as phase3
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _MODULES = ("analysis", "findings", "plots", "slots", "stats")
 _HOMES = {
+    "acme": "study",
     "Explorer": "explore",
     "compare": "comparison",
     "guard": "parameters",

@@ -19,7 +19,7 @@ from crossmem.agents.prompts import HINT_STYLES, Prompter
 from crossmem.agents.scripted import ScriptedAgent
 from crossmem.api import tables_of
 from crossmem.contract import Json
-from crossmem.domains import domain, recipe_streams
+from crossmem.domains import acme_streams, domain, recipe_streams
 from crossmem.drift import read_table
 from crossmem.memory.arms import ARMS
 from crossmem.parameters import Phase1
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from crossmem.domains.plan import Plan
     from crossmem.drift import World
 
-PLANS: dict[str, Plan] = {plan.name: plan for plan in recipe_streams.PLANS}
+PLANS: dict[str, Plan] = {plan.name: plan for plan in (*recipe_streams.PLANS, *acme_streams.PLANS)}
 BUDGET_SHARE = 0.45
 
 
@@ -94,11 +94,11 @@ def _own_fixes(stream: Stream, episode: Episode, api: ApiClient) -> Iterator[str
     strings = "\n".join([text, *(leaf for leaf in leaves if isinstance(leaf, str))]).lower()
     endpoint = domain(stream.domain).endpoint(episode.task)
     for fix in api.submit(endpoint, episode.task.input).suggestions:
-        value = fix.suggested_value
-        spelled = f"{value:g}" if isinstance(value, int | float) else str(value)
-        whole_word = rf"(?<![\w.]){re.escape(spelled.lower())}(?!\w|\.\d)"
-        if value in leaves or re.search(whole_word, strings):
-            yield f"the fix {value!r} of episode {episode.index} stands in its own task"
+        for value in _leaves(fix.suggested_value):
+            spelled = f"{value:g}" if isinstance(value, int | float) else str(value)
+            whole_word = rf"(?<![\w.]){re.escape(spelled.lower())}(?!\w|\.\d)"
+            if value in leaves or re.search(whole_word, strings):
+                yield f"the fix {value!r} of episode {episode.index} stands in its own task"
 
 
 def _snapshot(plan: Plan, index: int) -> str:

@@ -9,7 +9,7 @@ is treated as missing, never guessed. Nothing here knows a domain or a memory ar
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -92,10 +92,13 @@ class Response:
         """Whether no other request can change the outcome: taken, or failed beyond its form."""
         return self.status not in {400, 422}
 
-    @property
-    def refused_fields(self) -> frozenset[str]:
-        """JSON Pointers that the suggestions of this response want changed."""
-        return frozenset(suggestion.field for suggestion in self.suggestions)
+    def refuses(self, pointers: Iterable[str]) -> bool:
+        """Tell whether a suggestion wants one of the JSON `pointers`, or what holds it, changed."""
+        return any(
+            f"{pointer}/".startswith(f"{suggestion.field}/")
+            for suggestion in self.suggestions
+            for pointer in pointers
+        )
 
 
 def read_response(status: int, body: Json) -> Response:

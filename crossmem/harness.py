@@ -135,7 +135,7 @@ class Replay:
                 row=entry.row,
                 value=entry.value,
                 version=entry.version,
-                refused=not response.refused_fields.isdisjoint(pointers),
+                refused=response.refuses(pointers),
                 verdict=self._judge(entry, pointers, response),
             )
             for entry, pointers in self.domain.carried(recalled, task, proposal.request)
@@ -146,7 +146,7 @@ class Replay:
         consulted = live is not None and live.name in response.stamps
         if live and consulted and not self.domain.holds(entry, live.rows):
             return "stale"
-        if not response.refused_fields.isdisjoint(pointers):
+        if response.refuses(pointers):
             return "poisoned"
         if live and entry.version != live.version:
             return "outdated"

@@ -59,7 +59,7 @@ class Parameters(Given):
     resume: bool = False
 
     @property
-    def stream(self) -> str:
+    def stream_name(self) -> str:
         """The name of the stream to replay."""
         raise NotImplementedError
 
@@ -81,9 +81,9 @@ class Parameters(Given):
 
     def check(self) -> None:
         """Raise InputError where the parameters do not go together or name what is not there."""
-        streams.load(self.stream)
+        streams.load(self.stream_name)
         if self.results:
-            find(self.results, self.phase, self.stream)
+            find(self.results, self.phase, self.stream_name)
         else:
             models.check(self)
             self.meter()
@@ -101,7 +101,7 @@ class Phase1(Parameters):
     keying: Keying = "request"
 
     @property
-    def stream(self) -> str:
+    def stream_name(self) -> str:
         """Phase 1 has one stream."""
         return "phase1"
 
@@ -116,7 +116,7 @@ class Phase2(Parameters):
     arms: str = "A0,A1,A2,A2D,A3,LW,LWG"
 
     @property
-    def stream(self) -> str:
+    def stream_name(self) -> str:
         """The stream of the pattern."""
         return f"phase2_{self.pattern}" if self.pattern in {"v2", "v4"} else self.pattern
 
@@ -131,7 +131,7 @@ class Phase3(Parameters):
     arms: str = "A0,A1,A2,A2D,LW,LWG"
 
     @property
-    def stream(self) -> str:
+    def stream_name(self) -> str:
         """The stream of the pattern."""
         return f"phase3_{self.pattern}"
 
@@ -163,7 +163,26 @@ class Compare(Given):
             )
 
 
-PHASES: dict[str, type[Parameters]] = {each.phase: each for each in (Phase1, Phase2, Phase3)}
+class AcmeBilling(Parameters):
+    """The second domain: billing, whose csm codes rotate."""
+
+    phase: ClassVar[str] = "acme"
+    with_oracle: ClassVar[bool] = True
+
+    stream: Literal["acme_m1", "acme_sanity", "acme_refunds"] = "acme_m1"
+    stripe: Literal["embedded", "test"] = "embedded"
+    keying: Literal["task"] = "task"
+    arms: str = "A0,A1,A2,A2D,LW,LWG"
+
+    @property
+    def stream_name(self) -> str:
+        """The stream asked for."""
+        return self.stream
+
+
+PHASES: dict[str, type[Parameters]] = {
+    each.phase: each for each in (Phase1, Phase2, Phase3, AcmeBilling)
+}
 NOTEBOOKS: dict[str, type[Given]] = {**PHASES, "stale_attempts": StaleAttempts, "compare": Compare}
 
 

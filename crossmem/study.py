@@ -69,6 +69,11 @@ def phase3(**given: Any) -> Run:
     return run("phase3", **given)
 
 
+def acme(**given: Any) -> Run:
+    """Run or load the Acme billing study: rotations of the csm codes. See `run`."""
+    return run("acme", **given)
+
+
 def run(phase: str, **given: Any) -> Run:
     """Run `phase` with the parameters given, or load the results file that they name.
 
@@ -77,10 +82,10 @@ def run(phase: str, **given: Any) -> Run:
     """
     parameters = read(phase, given)
     if parameters.results:
-        return results.find(parameters.results, phase, parameters.stream)
+        return results.find(parameters.results, phase, parameters.stream_name)
     advice = f"name another folder in the environment variable {paths.RESULTS_VARIABLE}"
     paths.check_writable(paths.results(), advice)
-    stream = streams.load(parameters.stream)
+    stream = streams.load(parameters.stream_name)
     resumed = _resumable(parameters, stream) if parameters.resume else None
     with staff(parameters) as workers:
         probes = _probe(parameters, stream, workers)
@@ -96,7 +101,7 @@ def run(phase: str, **given: Any) -> Run:
 @contextmanager
 def world_of(stream: Stream, tables: Path) -> Iterator[tuple[ApiClient, World]]:
     """Yield a client of a server of its own, with private tables in `tables`, which must not exist."""
-    world = World(tables_of(stream.domain), tables)
+    world = World(tables_of(stream.domain), tables, domain(stream.domain).companions)
     with serving(stream.domain, tables) as server, ApiClient(server.url, server.admin_token) as api:
         yield api, world
 
@@ -153,7 +158,9 @@ class _Study:
         total = len(jobs) * len(self.stream.episodes)
         at_once = len(jobs) if self.parameters.mock else self.parameters.max_concurrency
         with (
-            tqdm(total=total, desc=self.folder.name, unit="episode", file=sys.stderr) as bar,
+            tqdm(
+                total=total, desc=self.folder.name, unit="episode", file=sys.stderr, mininterval=0.5
+            ) as bar,
             ThreadPoolExecutor(min(len(jobs), at_once)) as pool,
         ):
             futures = [pool.submit(self._replay, *job, bar) for job in jobs]

@@ -179,10 +179,14 @@ def test_suggestions_keep_the_servers_order() -> None:
     assert [each.table for each in refusal(*listed).suggestions] == list("zyxa")
 
 
-def test_refused_fields_are_the_pointers_of_the_suggestions() -> None:
+@pytest.mark.parametrize(
+    ("pointer", "refused"),
+    [("/a/0", True), ("/b", True), ("/b/2", True), ("/bb", False), ("/a", False), ("/a/01", False)],
+)
+def test_a_place_is_refused_with_what_holds_it(pointer: str, refused: bool) -> None:
     other = suggestion(parameters={"field": "/b", "suggested_value": 1})
 
-    assert refusal(suggestion(), other, suggestion()).refused_fields == {"/a/0", "/b"}
+    assert refusal(suggestion(), other).refuses([pointer]) is refused
 
 
 # -- the response as a whole -----------------------------------------------------------------------

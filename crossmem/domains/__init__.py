@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from crossmem.domains.acme import Acme
 from crossmem.domains.base import Domain
 from crossmem.domains.recipe import Recipe
 from crossmem.errors import unknown
 
-DOMAINS: dict[str, Domain] = {domain.name: domain for domain in (Recipe(),)}
+DOMAINS: dict[str, Domain] = {domain.name: domain for domain in (Recipe(), Acme())}
 
 
 def domain(name: str) -> Domain:

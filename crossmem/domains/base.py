@@ -51,6 +51,8 @@ class Domain(ABC):
     drifting_table: ClassVar[str]
     slot_family: ClassVar[str]
     """The family whose first episode after a drift is the stale-attempt slot."""
+    harness_induced: ClassVar[Mapping[str, str]] = {}
+    """Families whose lessons the harness itself invalidates at a drift, and by what."""
     role: ClassVar[str]
     """What the agent is told it is."""
 
@@ -102,6 +104,17 @@ class Domain(ABC):
         standing = set(map(id, at.values()))
         return Draft(body, tuple(entry for entry in entries if id(entry) in standing))
 
+    def stands(self, entry: Entry, pointer: str, request: Body) -> bool:
+        """Tell whether `request` holds the entry's value at one of its places."""
+        return same(value_at(request, pointer), entry.value)
+
+    def companions(self, rows: Mapping[str, Mapping[str, Json]]) -> dict[str, dict[str, Json]]:  # noqa: ARG002
+        """Return the rows of the tables that have to change with the drifting one.
+
+        `rows` are the base rows of every table, those of the drifting one being the live ones.
+        """
+        return {}
+
     def carried(
         self, entries: Sequence[Entry], task: Task, request: Body
     ) -> list[tuple[Entry, list[str]]]:
@@ -109,7 +122,7 @@ class Domain(ABC):
         places = self.places(task)
         found = []
         for entry in entries:
-            at = [p for p in places.get(entry.key, ()) if same(value_at(request, p), entry.value)]
+            at = [p for p in places.get(entry.key, ()) if self.stands(entry, p, request)]
             if at:
                 found.append((entry, at))
         return found

@@ -119,7 +119,7 @@ class ArmMachine(RuleBasedStateMachine):
         stamps = {table: self.live[table] for table in stamped}
         response = answer(fixes, **stamps)
         carried = [
-            Carried(entry, not response.refused_fields.isdisjoint(pointers))
+            Carried(entry, response.refuses(pointers))
             for entry, pointers in self.memory.domain.carried(recalled, asks, draft.body)
         ]
         self.fold(Observation(asks, draft.body, response, carried))
