@@ -129,7 +129,7 @@ def test_every_part_reaches_the_page(v2: Run) -> None:
     assert "Accepted (200). Stamp: celiac_brands 2.0.0." in text
     assert "invalidate brand, flour" in text
     assert "the diff removed or changed it" in text
-    assert "restamp (1.0.0 to 2.0.0)" in text
+    assert "restamp celiac_brands (1.0.0 to 2.0.0)" in text
     assert "Episode 20 (flour): first try, 1 attempt." in text
 
 
