@@ -97,7 +97,7 @@ def replay(repetitions: int, episodes: int | None = None) -> Iterator[Ratio]:
     other repetition sends the bare requests first: those of the last one, for they are always the same.
     """
     parameters = read("phase1", {"mock": True, "model": "haiku"})
-    stream = streams.load(parameters.stream)
+    stream = streams.load(parameters.stream_name)
     calm = stream.model_copy(update={"drift_events": []})
     endpoint = domain(stream.domain).endpoint(stream.episodes[0].task)
     number = episodes or len(stream.episodes)

@@ -51,7 +51,7 @@ class Lived:
 
 def live(folder: Path, arm: Arm, keying: Keying, phase: str = "phase1") -> Lived:
     parameters = read(phase, {"mock": True, "model": "haiku", "keying": keying})
-    stream = streams.load(parameters.stream)
+    stream = streams.load(parameters.stream_name)
     world = World(tables_of(stream.domain), folder / "tables")
     with (
         serving(stream.domain, world.folder) as server,
