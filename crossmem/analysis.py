@@ -24,6 +24,7 @@ OUTCOMES = (
     "stale attempt",
     "poisoned attempt",
     "other retry",
+    "declined",
     "provider failed",
     "failed",
 )
@@ -46,6 +47,7 @@ def episodes(run: Run) -> pd.DataFrame:
 def outcome_of(row: Row) -> str:
     """Return what became of an episode: the first of these that fits."""
     for outcome, fits in (
+        ("declined", row.failed_by == "declined"),
         ("provider failed", row.failed_by == "provider"),
         ("failed", not row.success),
         ("stale attempt", row.stale_attempt),

@@ -10,12 +10,13 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from crossmem import paths, streams
-from crossmem.agents.prompts import HINT_STYLES, Prompter
+from crossmem.agents.prompts import HINT_STYLES
 from crossmem.agents.scripted import ScriptedAgent
 from crossmem.api import tables_of
 from crossmem.contract import Json
@@ -49,11 +50,18 @@ def author(plan: Plan) -> Stream:
         ],
         budget=[],
         episodes=[
-            Episode(index=index, task=each.task, snapshot=_snapshot(plan, index))
+            Episode(
+                index=index,
+                task=each.task,
+                snapshot=_snapshot(plan, index),
+                provision=each.provision,
+            )
             for index, each in enumerate(authored)
         ],
         criteria={each.task.id: each.criterion for each in authored},
     )
+    if plan.budget_window is None:
+        return stream
     first, last = plan.budget_window
     limit = int(BUDGET_SHARE * _most_held(stream, plan))
     budget = [BudgetStep(before=first, bytes=limit), BudgetStep(before=last + 1, bytes=None)]
@@ -132,11 +140,10 @@ def _texts(stream: Stream, api: ApiClient) -> Iterator[tuple[str, str]]:
     for episode in stream.episodes:
         yield f"task {episode.task.id}", episode.task.model_dump_json()
     yield "the criteria", json.dumps(stream.criteria, ensure_ascii=False)
-    what = domain(stream.domain)
-    disclosure = api.disclosure(what.endpoint(stream.episodes[0].task))
     for style in HINT_STYLES:
-        prompter = Prompter(what, disclosure, style)
-        yield f"the {style} prompt", f"{prompter.stable()} {prompter.schema()} {HINT_STYLES[style]}"
+        prompter = replace(prompter_for(Phase1(mock=True), stream, api), hint_style=style)
+        schemas = " ".join({prompter.schema(episode.task) for episode in stream.episodes})
+        yield f"the {style} prompt", f"{prompter.stable()} {schemas} {HINT_STYLES[style]}"
 
 
 def _leaves(value: Json) -> Iterator[Json]:

@@ -49,11 +49,17 @@ class Suggestion(_Tolerant):
         if not isinstance(data, Mapping):
             return data
         parameters = data.get("parameters")
-        lifted = {**(parameters if isinstance(parameters, Mapping) else {}), **data}
+        lifted = {**_without_verb(parameters), **data}
         lifted["cacheable"] = _cacheable(data.get("cache_hint"))
         table = data.get("table")
         lifted["table"] = table if isinstance(table, str) else None
         return lifted
+
+
+def _without_verb(parameters: Json) -> dict[str, Json]:
+    """Return what a suggestion's parameters hold, but never its verb: that stands a level up."""
+    named = parameters if isinstance(parameters, Mapping) else {}
+    return {name: value for name, value in named.items() if name not in {"action", "type"}}
 
 
 def _cacheable(hint: Json) -> bool:
@@ -89,8 +95,15 @@ class Response:
 
     @property
     def final(self) -> bool:
-        """Whether no other request can change the outcome: taken, or failed beyond its form."""
-        return self.status not in {400, 422}
+        """Whether no other request can change the outcome: taken, or failed beyond its form.
+
+        A refusal by policy (it has stamps) without a suggestion cannot be mended, nor can one by the
+        payment provider (it has a `code`); a body off the schema can.
+        """
+        if self.status not in {400, 422}:
+            return True
+        by_policy = bool(self.stamps) and not self.suggestions
+        return by_policy or "code" in (self.body or {})
 
     def refuses(self, pointers: Iterable[str]) -> bool:
         """Tell whether a suggestion wants one of the JSON `pointers`, or what holds it, changed."""

@@ -43,7 +43,7 @@ def no_companions(_: Mapping[str, Mapping[str, Json]]) -> Mapping[str, Mapping[s
 class World:
     """The tables behind one server; `live` is what the server has in force since the last reload.
 
-    `companions` names the rows of tables that must change with a drifting one (see `Domain.companions`);
+    `companions` names the rows of tables that must change with a drifting one (`Domain.companions`);
     they are written at the start and at each swap, under a version of their own.
     """
 

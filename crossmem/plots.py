@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import matplotlib as mpl
+import numpy as np
 import seaborn as sns
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
@@ -29,6 +30,7 @@ COLOURS = {
     "stale attempt": _BLIND[3],
     "poisoned attempt": _BLIND[4],
     "other retry": _BLIND[8],
+    "declined": _BLIND[5],
     "provider failed": _BLIND[7],
     "failed": "#222222",
 }
@@ -39,6 +41,7 @@ LETTERS = {
     "stale attempt": "S",
     "poisoned attempt": "P",
     "other retry": "o",
+    "declined": "d",
     "provider failed": "x",
     "failed": "F",
 }
@@ -64,13 +67,14 @@ def strip(run: Run) -> Picture:
             cmap=ListedColormap([COLOURS[outcome] for outcome in analysis.OUTCOMES]),
             vmin=-0.5,
             vmax=len(analysis.OUTCOMES) - 0.5,
-            annot=grid.map(LETTERS.__getitem__),
-            fmt="",
-            annot_kws={"size": 8},
             cbar=False,
             linewidths=1.5,
             linecolor="white",
         )
+        for (row, column), outcome in np.ndenumerate(grid.to_numpy()):
+            if letter := LETTERS[outcome]:  # light letters on dark cells, dark ones on light
+                ink = "white" if outcome in {"stale attempt", "failed", "other retry"} else "black"
+                axes.text(column + 0.5, row + 0.5, letter, ha="center", va="center", size=8, color=ink)
         _mark_drifts(axes, run, offset=0.0)
         _label_episodes(axes, first)
         axes.set_title(_titled(run, "What became of each episode"), pad=18)

@@ -17,7 +17,7 @@ class Row(_Record):
     `first_try`, `stale_attempt`, `outdated_use`, `poisoned` and `cold_retry` judge the first attempt.
     `half` is the row or category of the drifting table that the task depends on, if any.
     `recalled` counts the entries put before the agent. Where an episode failed, `error` says why and
-    `failed_by` whose failure it is: the agent's, the model provider's or the API's.
+    `failed_by` whose failure it is: the agent's, the model provider's, the API's, or a card's.
     """
 
     arm: str
@@ -47,7 +47,7 @@ class Row(_Record):
     budget: int | None
     latency_s: float
     error: str | None = None
-    failed_by: Literal["agent", "provider", "api"] | None = None
+    failed_by: Literal["agent", "provider", "api", "declined"] | None = None
 
 
 class Event(_Record):
@@ -94,17 +94,19 @@ class Attempt(_Record):
     recalled: list[dict[str, Any]]
     carried: list[CarriedRecord]
     error: str | None = None
-    failed_by: Literal["provider"] | None = None
+    failed_by: Literal["provider", "api"] | None = None
     evidence: dict[str, str | None] | None = None
 
 
 class EpisodeRecord(_Record):
     """All that one episode leaves; a journal holds one per line, so it is there whole or not at all.
 
-    `before` holds what the memory was told before the first request (see `memory/arms.py`), in order.
+    `input` is the task's Input Data where the harness provisioned a part of it. `before` holds what the
+    memory was told before the first request (see `memory/arms.py`), in order.
     """
 
     index: int
+    input: dict[str, Any] | None = None
     before: list[dict[str, Any]] = Field(default_factory=list)
     attempts: list[Attempt]
     events: list[Event]

@@ -89,7 +89,8 @@ def _frame(records: Sequence[BaseModel], kind: type[BaseModel]) -> pd.DataFrame:
 def save(results: Results, path: Path, drafts: Path | None = None) -> Run:
     """Write `results` to `path`, whole or not at all. See `paths.whole`."""
     with paths.whole(path, drafts) as draft, draft.open("w", encoding="utf-8") as file:
-        json.dump(results.model_dump(by_alias=True), file, ensure_ascii=False, allow_nan=False)
+        # dumps encodes in C, dump in Python
+        file.write(json.dumps(results.model_dump(by_alias=True), ensure_ascii=False, allow_nan=False))
         file.write("\n")
     return Run(path, results)
 

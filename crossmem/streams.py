@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from crossmem import paths
-from crossmem.domains.base import Task
+from crossmem.domains.base import Provision, Task
 from crossmem.errors import InputError, unknown
 
 if TYPE_CHECKING:
@@ -39,11 +39,15 @@ class BudgetStep(_Part):
 
 
 class Episode(_Part):
-    """A task at its place in the stream and the snapshot of the drifting table then in force."""
+    """A task at its place in the stream, and the snapshot of the drifting table then in force.
+
+    `provision` is sent before the episode where its task needs something to exist.
+    """
 
     index: int
     task: Task
     snapshot: str
+    provision: Provision | None = None
 
 
 class Stream(_Part):
@@ -69,7 +73,11 @@ class Stream(_Part):
 
     def dumped(self) -> str:
         """Return the stream as the text of its file."""
-        return json.dumps(self.model_dump(by_alias=True), indent=1, ensure_ascii=False) + "\n"
+        content = self.model_dump(by_alias=True)
+        for episode in content["episodes"]:
+            if episode["provision"] is None:
+                del episode["provision"]
+        return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def path_of(name: str) -> Path:

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
-from threading import Event
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
@@ -109,8 +109,9 @@ def world_of(stream: Stream, tables: Path) -> Iterator[tuple[ApiClient, World]]:
 def prompter_for(parameters: Parameters, stream: Stream, api: ApiClient) -> Prompter:
     """Return what writes the prompts, from what the API discloses of itself."""
     what = domain(stream.domain)
-    disclosure = api.disclosure(what.endpoint(stream.episodes[0].task))
-    return Prompter(what, disclosure, parameters.hint_style)
+    endpoints = dict.fromkeys(what.endpoint(episode.task) for episode in stream.episodes)
+    disclosures = {endpoint: api.disclosure(endpoint) for endpoint in endpoints}
+    return Prompter(what, disclosures, parameters.hint_style)
 
 
 def _probe(parameters: Parameters, stream: Stream, workers: Staff) -> list[dict[str, Any]]:
@@ -135,6 +136,8 @@ class _Study:
     folder: Path
     workers: Staff
     stop: Event = field(default_factory=Event)
+    _asking: Lock = field(default_factory=Lock)
+    _prompter: Prompter | None = None
 
     def run(self) -> Run:
         """Replay every arm and write the results file; an error says how to go on."""
@@ -156,12 +159,11 @@ class _Study:
         ]
         self.meter = self.parameters.meter()
         total = len(jobs) * len(self.stream.episodes)
-        at_once = len(jobs) if self.parameters.mock else self.parameters.max_concurrency
         with (
             tqdm(
                 total=total, desc=self.folder.name, unit="episode", file=sys.stderr, mininterval=0.5
             ) as bar,
-            ThreadPoolExecutor(min(len(jobs), at_once)) as pool,
+            ThreadPoolExecutor(self.workers.at_once(len(jobs))) as pool,
         ):
             futures = [pool.submit(self._replay, *job, bar) for job in jobs]
             try:
@@ -190,7 +192,7 @@ class _Study:
             Journal(self.folder / f"{name}.journal", header) as journal,
             world_of(self.stream, tables) as (api, world),
         ):
-            prompter = prompter_for(self.parameters, self.stream, api)
+            prompter = self._prompter_over(api)
             agent = self.workers.agent(
                 prompter,
                 replicate,
@@ -207,6 +209,13 @@ class _Study:
             self._go_on(replay, journal, bar)
         shutil.rmtree(tables)
         return records
+
+    def _prompter_over(self, api: ApiClient) -> Prompter:
+        """Ask the first server that is up what it discloses of itself; the others say the same."""
+        with self._asking:
+            if self._prompter is None:
+                self._prompter = prompter_for(self.parameters, self.stream, api)
+            return self._prompter
 
     def _go_on(self, replay: Replay, journal: Journal, bar: tqdm[Any]) -> None:
         """Replay what the journal lacks, episode by episode, until the end or a stop."""

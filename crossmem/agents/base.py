@@ -34,7 +34,7 @@ class Proposal:
     request: Body | None
     usage: Usage
     error: str | None = None
-    failed_by: Literal["provider"] | None = None
+    failed_by: Literal["provider", "api"] | None = None
     evidence: dict[str, str | None] | None = None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -43,12 +43,13 @@ class Prompter:
     """Writes the prompts of one run."""
 
     domain: Domain
-    disclosure: Disclosure
+    disclosures: Mapping[str, Disclosure]
+    """What the API says of each endpoint that the tasks go to."""
     hint_style: HintStyle
 
     def stable(self) -> str:
         """Return the part of the system prompt that is the same in every episode."""
-        actions = "\n".join(f"- {action}" for action in self.disclosure.actions)
+        actions = "\n".join(f"- {action}" for action in self.actions)
         return (
             f"{self.domain.role}\n\n{BASE_INSTRUCTION}\n\n"
             f"Actions that a suggestion may name:\n{actions}"
@@ -73,9 +74,18 @@ class Prompter:
         """Return the message that hands the API's answer back."""
         return canonical_json(response.body) if response.body is not None else f"HTTP {response.status}"
 
-    def schema(self) -> str:
+    def schema(self, task: Task) -> str:
         """Return the request schema as the model receives it with its tool."""
-        return canonical_json(self.disclosure.request_schema)
+        return canonical_json(self.disclosed(task).request_schema)
+
+    def disclosed(self, task: Task) -> Disclosure:
+        """Return what the API says of the endpoint that `task` goes to."""
+        return self.disclosures[self.domain.endpoint(task)]
+
+    @property
+    def actions(self) -> list[str]:
+        """The action vocabulary, the same at every endpoint."""
+        return list(dict.fromkeys(a for each in self.disclosures.values() for a in each.actions))
 
 
 def estimate_tokens(text: str) -> int:

@@ -59,7 +59,7 @@ class ScriptedAgent:
         body = domain.apply(recalled if follows else (), task).body
         prompt = [
             self.prompter.stable(),
-            self.prompter.schema(),
+            self.prompter.schema(task),
             self.prompter.memory_block(recalled),
             self.prompter.task(task),
         ]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossmem.domains.base import Task
+from crossmem.domains.base import PROVISIONED, Provision, Task
 from crossmem.domains.plan import Authored, Plan
 
-_BASE = {
+_BASE: dict[str, Any] = {
     "customer": "cus_0417",
     "plan_id": "growth",
     "tier": "team",
@@ -74,6 +74,56 @@ def _ladder() -> list[Authored]:
     return _blocks(4)
 
 
+def _refunds() -> list[Authored]:
+    """Refunds, some against policy, between charges to cards that are declined."""
+    return [_refund(f"f{index:02}", name) for index, name in enumerate(_REFUND_BLOCK)]
+
+
+_REFUND: dict[str, Any] = {"amount": 12900, "reason": "requested_by_customer", "days_since_charge": 3}
+_REFUNDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "plain": ("Give the customer the payment back; they ask for it.", {}),
+    "changed mind": (
+        "Give the payment back; the customer has changed their mind.",
+        {"reason": "changed_mind"},
+    ),
+    "ordered twice": (
+        "Give the payment back; the customer ordered twice.",
+        {"reason": "ordered_twice"},
+    ),
+    "too late": ("Give an old payment back; the customer asks for it.", {"days_since_charge": 45}),
+    "too much": ("Give as much of the payment back as can be.", {"amount": 60000}),
+}
+_DECLINED = {
+    "no funds": "pm_card_visa_chargeDeclinedInsufficientFunds",
+    "expired": "pm_card_chargeDeclinedExpiredCard",
+    "processing": "pm_card_chargeDeclinedProcessingError",
+}
+_REFUND_BLOCK = (
+    "changed mind,no funds,plain,changed mind,ordered twice,expired,"
+    "too late,too much,ordered twice,processing,changed mind,plain"
+).split(",")
+
+
+def _refund(task_id: str, name: str) -> Authored:
+    if name in _DECLINED:
+        body = {**_BASE, "payment_method": _DECLINED[name]}
+        criterion = {"family": "charge", "keep": {field: body[field] for field in _KEPT}}
+        text = "Charge the team account to the card on file."
+        return Authored(Task(id=task_id, description=text, input=body), criterion)
+    text, differing = _REFUNDS[name]
+    body = {"payment_intent": PROVISIONED, **_REFUND, **differing}
+    charge = {**_BASE, "amount": max(body["amount"], _BASE["amount"])}
+    kept = ["payment_intent"] if name == "too much" else ["payment_intent", "amount"]
+    criterion = {"family": "refund", "keep": {field: body[field] for field in kept}}
+    provision = Provision(
+        endpoint="/billing/charges",
+        body=charge,
+        result="/result/payment_intent",
+        into="/payment_intent",
+    )
+    return Authored(Task(id=task_id, description=text, input=body), criterion, provision)
+
+
 PLANS = (
     Plan("acme_sanity", "acme", "acme", _sanity, ((12, "v2"),), (5, 10), base_snapshot="v1"),
     Plan(
@@ -85,4 +135,5 @@ PLANS = (
         (5, 10),
         base_snapshot="v1",
     ),
+    Plan("acme_refunds", "acme", "acme", _refunds, (), None, base_snapshot="v1"),
 )

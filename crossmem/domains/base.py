@@ -34,6 +34,24 @@ class Task(BaseModel):
     input: Body
 
 
+PROVISIONED = "(made when the episode starts)"
+"""What stands in a task's Input Data for a value that only exists once the episode starts."""
+
+
+class Provision(BaseModel):
+    """A request that the harness sends before an episode, since its task needs what comes of it.
+
+    The value at the JSON Pointer `result` of the answer is put at `into` of the task's Input Data.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    endpoint: str
+    body: Body
+    result: str
+    into: str
+
+
 @dataclass(frozen=True)
 class Draft:
     """The Input Data with matching entries applied, and the entries that stand in it."""
@@ -134,6 +152,13 @@ def value_at(body: Json, pointer: str) -> Json:
         return resolve_pointer(body, pointer)
     except JsonPointerException:
         return None
+
+
+def with_value(body: Body, pointer: str, value: Json) -> Body:
+    """Return a copy of `body` with `value` at a JSON Pointer."""
+    changed = copy.deepcopy(body)
+    set_pointer(changed, pointer, value)
+    return changed
 
 
 def merged(body: Body, suggestions: Sequence[Suggestion]) -> Body:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from crossmem.domains.base import Keying, Task
+from crossmem.domains.base import Keying, Provision, Task
 
 
 @dataclass(frozen=True)
@@ -15,13 +15,15 @@ class Authored:
 
     task: Task
     criterion: dict[str, Any]
+    provision: Provision | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
     """One stream: its tasks, the `(before, snapshot)` pairs of its drifts, and A3's window.
 
-    `budget_window` is the range of episodes `[first, last]` under a tight budget; it crosses no drift.
+    `budget_window` is the range of episodes `[first, last]` under a tight budget, if any; it crosses no
+    drift.
     `keying` is the one that the stream's phase runs under by default; the budget is measured with it.
     """
 
@@ -30,6 +32,6 @@ class Plan:
     results_prefix: str
     tasks: Callable[[], list[Authored]]
     drifts: tuple[tuple[int, str], ...]
-    budget_window: tuple[int, int]
+    budget_window: tuple[int, int] | None
     keying: Keying = "task"
     base_snapshot: str = "1.0.0"
