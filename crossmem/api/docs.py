@@ -74,6 +74,9 @@ def _endpoints(paths: Mapping[str, Any]) -> Iterator[str]:
             if "security" in operation:
                 yield "<p>Needs the header <code>X-Admin-Token</code>.</p>"
             yield "<table>"
+            for sent in operation.get("parameters", ()):
+                named, told = escape(sent["name"]), _prose(sent.get("description", ""))
+                yield f"<tr><td>{escape(sent['in'])}</td><td>{told}</td><td>{named}</td></tr>"
             if "requestBody" in operation:
                 content = operation["requestBody"]["content"]
                 yield f"<tr><td>body</td><td></td><td>{_link(content)}</td></tr>"

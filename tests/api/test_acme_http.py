@@ -1,0 +1,367 @@
+"""What a client of the Acme API sees over real HTTP: payments, refusals, and Stripe in trouble."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, Response
+
+from crossmem.api import tables_of
+from crossmem.api.background import AppThread
+from crossmem.api.cards import CARDS
+from crossmem.api.server import serving
+from crossmem.api.stripe_access import StripeAccess
+
+from .acme import (
+    CHARGES,
+    CSM,
+    ENTERPRISE,
+    FUNDING,
+    PROMO,
+    REFUND,
+    REFUNDS,
+    charge,
+    copied,
+    csm,
+    refund,
+    rotate,
+)
+from .helpers import client_of, merged, reload, suggestions
+from .test_http_contract import assert_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KEY = "sk_test_SECRETSECRET"
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    return copied(tmp_path / "acme")
+
+
+@pytest.fixture
+def client(tables: Path) -> Iterator[httpx.Client]:
+    with serving("acme", tables) as server, client_of(server) as opened:
+        yield opened
+
+
+def paid(client: httpx.Client, **changes: Any) -> str:
+    response = client.post(CHARGES, json=charge(**changes)).raise_for_status()
+    return str(response.json()["result"]["payment_intent"])
+
+
+def test_an_accepted_charge_is_paid(client: httpx.Client) -> None:
+    response = client.post(CHARGES, json=charge(promo_codes=["GROW20"]))
+    assert response.status_code == 200
+    content = response.json()
+    assert content["result"].pop("payment_intent").startswith("pi_")
+    assert content == {
+        "result": {
+            "status": "succeeded",
+            "amount": 4900,
+            "currency": "usd",
+            "customer": "Fernhill Optics",
+            "plan_id": "growth",
+            "tier": "team",
+            "billing_interval": "monthly",
+            "seats": 3,
+            "promo_codes": ["GROW20"],
+        },
+        "table_versions": {FUNDING: "1.0.0", PROMO: "1.1.0"},
+    }
+
+
+def test_a_refusal_has_exactly_the_shape_of_the_contract(client: httpx.Client) -> None:
+    response = client.post(CHARGES, json=charge(plan_id="partner"))
+    assert response.headers["content-type"] == "application/problem+json"
+    content = response.json()
+    assert content["recovery_feedback"].pop("message")
+    assert content == {
+        "type": "about:blank",
+        "title": "Validation failed",
+        "status": 422,
+        "detail": "Plan 'partner' needs the code of its customer success manager.",
+        "recovery_feedback": {
+            "type": "recovery_guidance",
+            "suggestions": [
+                {
+                    "action": "MODIFY_PARAMS",
+                    "parameters": {
+                        "field": "/csm_code",
+                        "current_value": None,
+                        "suggested_value": csm(1)["partner"],
+                    },
+                    "table": CSM,
+                    "cache_hint": {"cacheable": True, "scope": "table"},
+                }
+            ],
+        },
+        "table_versions": {FUNDING: "1.0.0", CSM: "1.0.0"},
+    }
+
+
+def test_merging_what_was_suggested_is_paid(client: httpx.Client) -> None:
+    request = charge(
+        plan_id="enterprise-pilot",
+        tier="enterprise",
+        payment_method="pm_card_mastercard_prepaid",
+        promo_codes=["SPRING24"],
+    )
+    refused = client.post(CHARGES, json=request)
+    assert len(suggestions(refused)) == 5
+    accepted = client.post(CHARGES, json=merged(request, suggestions(refused)))
+    assert accepted.status_code == 200
+    assert set(accepted.json()["table_versions"]) == {FUNDING, ENTERPRISE, PROMO, CSM}
+
+
+def test_what_policy_refuses_never_reaches_stripe(tables: Path) -> None:
+    nowhere = StripeAccess("test", f"http://127.0.0.1:{unused_port()}", KEY)
+    with serving("acme", tables, nowhere) as server, client_of(server) as client:
+        assert client.post(CHARGES, json=charge(tier="enterprise")).status_code == 422
+        assert client.post(REFUNDS, json=refund("pi_1", amount=60_000)).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"plan_id": "gold"}, {"amount": -5}, {"amount": 50.5}, {"amount": 0}, {"seats": None}],
+)
+def test_a_charge_off_the_schema_is_a_422_without_suggestions(
+    client: httpx.Client, wrong: dict[str, Any]
+) -> None:
+    content = assert_problem(client.post(CHARGES, json=charge(**wrong)), 422)
+    assert [error["field"] for error in content["errors"]] == [f"/{name}" for name in wrong]
+
+
+@pytest.mark.parametrize("token", [token for token, card in CARDS.items() if card.decline])
+def test_a_declined_card_is_a_402_with_the_words_of_stripe(client: httpx.Client, token: str) -> None:
+    content = assert_problem(client.post(CHARGES, json=charge(payment_method=token)), 402)
+    declined = CARDS[token].decline
+    assert declined is not None
+    assert (content["code"], content["decline_code"]) == (declined.code, declined.decline_code)
+    assert content["table_versions"] == {FUNDING: "1.0.0"}
+
+
+def test_a_contradiction_of_two_tables_is_refused_without_a_suggestion(
+    client: httpx.Client, tables: Path
+) -> None:
+    shutil.copy(tables_of("acme") / f"{PROMO}.json", tables / f"{PROMO}.json")
+    reload(client)
+    request = charge(plan_id="partner", csm_code=csm(1)["partner"])
+    content = assert_problem(client.post(CHARGES, json=request), 422)
+    assert content["table_versions"] == {FUNDING: "1.0.0", CSM: "1.0.0", PROMO: "1.0.0"}
+    assert csm(1)["partner"] not in content["detail"]
+
+
+def test_a_rotation_with_its_companion_is_one_reload(client: httpx.Client, tables: Path) -> None:
+    rotate(tables, 2)
+    changes = {change["table"]: change for change in reload(client)}
+    assert changes[CSM]["diff"] == {
+        "shape": "dict",
+        "added": [],
+        "removed": [],
+        "changed": ["partner"],
+    }
+    assert changes[PROMO]["diff"]["added"] == [csm(2)["partner"]]
+    assert changes[PROMO]["diff"]["removed"] == [csm(1)["partner"]]
+    stale = client.post(CHARGES, json=charge(plan_id="partner", csm_code=csm(1)["partner"]))
+    (fix,) = suggestions(stale)
+    assert fix["parameters"]["suggested_value"] == csm(2)["partner"]
+    assert stale.json()["table_versions"][CSM] == "2.0.0"
+    request = charge(plan_id="partner", csm_code=csm(2)["partner"])
+    assert client.post(CHARGES, json=request).status_code == 200
+
+
+def test_the_same_key_pays_once(client: httpx.Client) -> None:
+    headers = {"Idempotency-Key": "run/A2/0/7/1"}
+    answers = [client.post(CHARGES, json=charge(), headers=headers).json() for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert paid(client) != paid(client)
+
+
+def test_the_same_key_for_another_charge_is_a_409(client: httpx.Client) -> None:
+    headers = {"Idempotency-Key": "run/A2/0/7/1"}
+    client.post(CHARGES, json=charge(), headers=headers).raise_for_status()
+    conflict = client.post(CHARGES, json=charge(amount=60), headers=headers)
+    assert assert_problem(conflict, 409)["code"] == "idempotency_error"
+
+
+@pytest.mark.parametrize("key", ["", "a b", "k" * 256, "schlüssel"])
+def test_a_key_that_stripe_could_not_take_is_a_422(client: httpx.Client, key: str) -> None:
+    response = client.post(CHARGES, json=charge(), headers={b"Idempotency-Key": key.encode()})
+    (error,) = assert_problem(response, 422)["errors"]
+    assert error["field"] == ""
+    assert "Idempotency-Key" in error["message"]
+
+
+def test_a_charge_is_refunded_in_parts_until_nothing_is_left(client: httpx.Client) -> None:
+    intent = paid(client)
+    response = client.post(REFUNDS, json=refund(intent))
+    assert response.status_code == 200
+    content = response.json()
+    assert content["result"].pop("refund").startswith("re_")
+    assert content == {
+        "result": {
+            "status": "succeeded",
+            "payment_intent": intent,
+            "amount": 1000,
+            "currency": "usd",
+            "reason": "duplicate",
+        },
+        "table_versions": {REFUND: "1.0.0"},
+    }
+    over = assert_problem(client.post(REFUNDS, json=refund(intent, amount=3901)), 400)
+    assert "code" not in over
+    assert client.post(REFUNDS, json=refund(intent, amount=3900)).status_code == 200
+    again = assert_problem(client.post(REFUNDS, json=refund(intent, amount=1)), 400)
+    assert again["code"] == "charge_already_refunded"
+    assert again["table_versions"] == {REFUND: "1.0.0"}
+
+
+def test_a_refund_in_our_words_is_mended(client: httpx.Client) -> None:
+    request = refund(paid(client), reason="changed_mind")
+    refused = client.post(REFUNDS, json=request)
+    mended = merged(request, suggestions(refused))
+    assert client.post(REFUNDS, json=mended).json()["result"]["reason"] == "requested_by_customer"
+
+
+@pytest.mark.parametrize("changes", [{"days_since_charge": 31}, {"reason": "boredom"}])
+def test_a_refund_that_nothing_can_mend_is_a_422_without_suggestions(
+    client: httpx.Client, changes: dict[str, Any]
+) -> None:
+    content = assert_problem(client.post(REFUNDS, json=refund("pi_1", **changes)), 422)
+    assert content["title"] == "Refused by policy"
+    assert content["table_versions"] == {REFUND: "1.0.0"}
+
+
+def test_a_refund_of_an_unknown_intent_is_a_404(client: httpx.Client) -> None:
+    content = assert_problem(client.post(REFUNDS, json=refund("pi_unknown")), 404)
+    assert content["code"] == "resource_missing"
+
+
+def test_two_servers_share_no_payments(client: httpx.Client, tmp_path: Path) -> None:
+    intent = paid(client)
+    with (
+        serving("acme", copied(tmp_path / "other")) as server,
+        client_of(server) as stranger,
+    ):
+        assert_problem(stranger.post(REFUNDS, json=refund(intent)), 404)
+    assert client.post(REFUNDS, json=refund(intent)).status_code == 200
+
+
+def test_stopping_leaves_no_thread_behind(tables: Path) -> None:
+    before = set(threading.enumerate())
+    with serving("acme", tables) as server, client_of(server) as client:
+        paid(client)
+        assert all(thread.daemon for thread in set(threading.enumerate()) - before)
+    left = set(threading.enumerate()) - before
+    for thread in left:
+        thread.join(5)
+    assert not any(thread.is_alive() for thread in left)
+
+
+def unused_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        return int(probe.getsockname()[1])
+
+
+def test_stripe_out_of_reach_is_a_503_with_the_reason_in_one_line(tables: Path) -> None:
+    nowhere = StripeAccess("test", f"http://127.0.0.1:{unused_port()}", KEY)
+    with serving("acme", tables, nowhere) as server, client_of(server) as client:
+        content = assert_problem(client.post(CHARGES, json=charge()), 503)
+        assert content["detail"] == "Stripe cannot be reached: ConnectError."
+        assert content["table_versions"] == {FUNDING: "1.0.0"}
+        assert KEY not in str(content)
+
+
+STRIPE_ERROR = json.dumps({"error": {"type": "api_error", "message": f"Invalid API Key: {KEY}"}})
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "answer", "detail"),
+    [
+        (500, STRIPE_ERROR, 502, "Stripe failed with status 500."),
+        (503, STRIPE_ERROR, 502, "Stripe failed with status 503."),
+        (502, "<html>", 502, "Stripe failed with status 502."),
+        (200, "<html>", 502, "Stripe's answer cannot be understood."),
+        (401, STRIPE_ERROR, 502, "Stripe does not accept the API key for this."),
+        (403, STRIPE_ERROR, 502, "Stripe does not accept the API key for this."),
+        (429, STRIPE_ERROR, 503, "Stripe limits the rate."),
+    ],
+)
+def test_stripe_in_trouble_is_told_in_one_line_and_asked_once(
+    tables: Path, status: int, body: str, answer: int, detail: str
+) -> None:
+    asked = []
+    app = FastAPI(openapi_url=None)
+
+    @app.post("/v1/payment_intents")
+    def trouble() -> Response:
+        asked.append(1)
+        return Response(body, status, media_type="application/json")
+
+    fake = AppThread(app, "Stripe in trouble")
+    try:
+        access = StripeAccess("test", fake.url, KEY)
+        with serving("acme", tables, access) as server, client_of(server) as client:
+            content = assert_problem(client.post(CHARGES, json=charge()), answer)
+    finally:
+        fake.stop()
+    assert content["detail"] == detail
+    assert asked == [1]
+
+
+def test_a_slow_stripe_does_not_hold_up_other_requests(tables: Path) -> None:
+    let_go = threading.Event()
+    app = FastAPI(openapi_url=None)
+
+    @app.post("/v1/payment_intents")
+    def slow() -> Response:
+        let_go.wait(30)
+        return Response("{}", 500)
+
+    fake = AppThread(app, "slow Stripe")
+    try:
+        access = StripeAccess("test", fake.url, KEY)
+        with serving("acme", tables, access) as server, client_of(server) as client:
+            waiting = threading.Thread(target=client.post, args=(CHARGES,), kwargs={"json": charge()})
+            waiting.start()
+            assert client.get("/healthz").json()["domain"] == "acme"
+            assert waiting.is_alive()
+            let_go.set()
+            waiting.join(10)
+    finally:
+        let_go.set()
+        fake.stop()
+
+
+def test_serve_shows_a_person_how_to_make_a_drift() -> None:
+    code = "from crossmem.api.server import serve; serve('acme', 0)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as run:
+        try:
+            assert run.stdout is not None
+            said: list[str] = []
+            while not said or not said[-1].startswith("Ctrl-C"):
+                said.append(run.stdout.readline())
+                assert said[-1], "it ended before it was ready"
+            words = {line.split()[0]: line.split()[-1] for line in said if line.strip()}
+            copy = shlex.split(next(line for line in said if line.lstrip().startswith("cp ")))
+            assert copy[1].endswith(f"{CSM}.snapshots/v2.json")
+            with httpx.Client(base_url=words["serving"], trust_env=False) as client:
+                assert client.post(CHARGES, json=charge()).status_code == 200
+        finally:
+            run.send_signal(signal.SIGINT)
+            run.communicate(timeout=30)
+    assert run.returncode == 0

@@ -1,0 +1,334 @@
+"""The Acme policies as pure functions: what is refused, with which fix, and which tables it shows."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from crossmem.api import tables_of
+from crossmem.api.acme import DOMAIN
+from crossmem.api.acme_requests import ChargeRequest, Plan, RefundRequest, StripeReason, Tier
+from crossmem.api.acme_rules import judge_charge, judge_refund
+from crossmem.api.cards import CARDS
+from crossmem.api.problem import Verdict, refused
+from crossmem.api.tables import Tables, read_tables
+
+from .acme import CSM, ENTERPRISE, FUNDING, PROMO, REFUND, charge, copied, csm, refund, rows
+from .helpers import merged, unhurried
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BASE: Tables = read_tables(tables_of("acme"), DOMAIN.tables)
+CODES = csm(1)
+TIERS: tuple[str, ...] = get_args(Tier)
+PLANS: tuple[str, ...] = get_args(Plan)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """The tables as the study serves them: with the companion."""
+    folder: Path = tmp_path_factory.mktemp("world") / "acme"
+    return read_tables(copied(folder), DOMAIN.tables)
+
+
+def judged(request: dict[str, Any], tables: Tables = BASE) -> Verdict:
+    return judge_charge(ChargeRequest.model_validate(request), tables)
+
+
+def fixes(request: dict[str, Any], tables: Tables = BASE) -> list[tuple[str, object]]:
+    return [(broken.field, broken.suggested) for broken in judged(request, tables).violations]
+
+
+def judged_refund(**changes: Any) -> Verdict:
+    return judge_refund(RefundRequest.model_validate(refund("pi_1", **changes)), BASE)
+
+
+def test_the_charge_of_these_tests_is_accepted() -> None:
+    assert judged(charge()) == Verdict(consulted=(FUNDING,))
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("token", CARDS)
+def test_a_tier_takes_the_funding_types_of_its_row_and_suggests_its_card(tier: str, token: str) -> None:
+    row = rows(FUNDING)[tier]
+    request = charge(tier=tier, billing_interval="annual", seats=30, payment_method=token)
+    expected = [] if CARDS[token].funding in row["accepts"] else [("/payment_method", row["use"])]
+    assert fixes(request) == expected
+
+
+def test_a_token_that_is_no_known_card_is_a_funding_violation() -> None:
+    assert fixes(charge(payment_method="pm_card_nope")) == [("/payment_method", "pm_card_visa")]
+
+
+def test_the_enterprise_tier_has_its_own_terms() -> None:
+    request = charge(tier="enterprise", seats=24)
+    assert fixes(request) == [("/billing_interval", "annual"), ("/seats", 25)]
+    assert fixes({**request, "seats": 25, "billing_interval": "annual"}) == []
+
+
+def test_the_suggested_number_of_seats_is_an_integer() -> None:
+    (violation,) = judged(charge(tier="enterprise", billing_interval="annual")).violations
+    assert '"suggested_value":25}' in violation.suggestion().model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("plan", "sent", "wanted"),
+    [
+        ("starter", ["GROW20"], ["GROW20"]),
+        ("starter", ["SPRING24"], ["GROW20"]),
+        ("starter", ["NOPE"], []),
+        ("scale", ["GROW20"], []),
+        # What came after SPRING24 is not for this plan either.
+        ("scale", ["SPRING24"], []),
+        ("growth", ["LAUNCH50", "GROW20"], ["GROW20"]),
+        ("starter", ["GROW20", "LAUNCH50"], ["GROW20"]),
+        ("starter", ["LAUNCH50", "GROW20"], ["LAUNCH50"]),
+        ("starter", ["LAUNCH50"], ["LAUNCH50"]),
+        ("starter", ["SPRING24", "GROW20", "NOPE"], ["GROW20"]),
+        ("starter", ["GROW20", "GROW20"], ["GROW20"]),
+        ("starter", ["grow20"], []),
+    ],
+)
+def test_promo_codes_are_mended_as_a_list(plan: str, sent: list[str], wanted: list[str]) -> None:
+    request = charge(plan_id=plan, promo_codes=sent)
+    assert fixes(request) == ([] if sent == wanted else [("/promo_codes", wanted)])
+
+
+def test_codes_that_replace_each_other_end_in_none(tmp_path: Path) -> None:
+    folder = copied(tmp_path / "acme")
+    path = folder / f"{PROMO}.json"
+    table = json.loads(path.read_text())
+    for code, heir in (("A", "B"), ("B", "A"), ("C", "GONE")):
+        table["rows"][code] = {"plans": [], "stackable": True, "replaced_by": heir}
+    path.write_text(json.dumps(table))
+    tables = read_tables(folder, DOMAIN.tables)
+    assert fixes(charge(promo_codes=["A", "C"]), tables) == [("/promo_codes", [])]
+
+
+@pytest.mark.parametrize("plan", CODES)
+def test_a_csm_plan_needs_the_code_of_its_row(plan: str, world: Tables) -> None:
+    other = next(code for of, code in CODES.items() if of != plan)
+    for wrong in ({}, {"csm_code": None}, {"csm_code": "CSM-X"}, {"csm_code": other}):
+        assert fixes(charge(plan_id=plan, **wrong), world) == [("/csm_code", CODES[plan])]
+    assert judged(charge(plan_id=plan, csm_code=CODES[plan]), world).accepted
+
+
+def test_a_right_csm_code_that_is_no_promo_code_is_refused_for_good() -> None:
+    verdict = judged(charge(plan_id="partner", csm_code=CODES["partner"]))
+    assert verdict == Verdict(consulted=(FUNDING, CSM, PROMO), final=verdict.final)
+    assert len(verdict.final) == 1
+
+
+def test_a_csm_code_that_is_a_promo_code_for_another_plan_is_refused_for_good(
+    tmp_path: Path,
+) -> None:
+    folder = copied(tmp_path / "acme")
+    path = folder / f"{PROMO}.json"
+    path.write_text(path.read_text().replace('["partner"]', '["scale"]'))
+    tables = read_tables(folder, DOMAIN.tables)
+    assert judged(charge(plan_id="partner", csm_code=CODES["partner"]), tables).final
+
+
+@pytest.mark.parametrize(
+    ("changes", "consulted"),
+    [
+        ({}, (FUNDING,)),
+        ({"payment_method": "pm_card_nope"}, (FUNDING,)),
+        ({"tier": "enterprise"}, (FUNDING, ENTERPRISE)),
+        ({"tier": "enterprise", "billing_interval": "annual", "seats": 99}, (FUNDING, ENTERPRISE)),
+        ({"promo_codes": ["GROW20"]}, (FUNDING, PROMO)),
+        ({"promo_codes": ["NOPE"]}, (FUNDING, PROMO)),
+        ({"csm_code": CODES["partner"]}, (FUNDING,)),
+        ({"plan_id": "partner"}, (FUNDING, CSM)),
+        ({"plan_id": "partner", "csm_code": "wrong"}, (FUNDING, CSM)),
+        ({"plan_id": "partner", "csm_code": CODES["partner"]}, (FUNDING, CSM, PROMO)),
+        ({"plan_id": "partner", "promo_codes": ["NOPE"]}, (FUNDING, PROMO, CSM)),
+    ],
+)
+def test_a_table_is_consulted_where_its_rule_applies_passed_or_not(
+    changes: dict[str, Any], consulted: tuple[str, ...], world: Tables
+) -> None:
+    assert judged(charge(**changes), world).consulted == consulted
+
+
+def test_violations_come_all_at_once_in_the_order_of_the_policies() -> None:
+    request = charge(
+        plan_id="partner",
+        tier="enterprise",
+        payment_method="pm_card_mastercard_prepaid",
+        promo_codes=["SPRING24"],
+    )
+    assert [field for field, _ in fixes(request)] == [
+        "/payment_method",
+        "/billing_interval",
+        "/seats",
+        "/promo_codes",
+        "/csm_code",
+    ]
+
+
+def test_each_suggestion_may_be_kept_as_long_as_its_table() -> None:
+    request = charge(plan_id="partner", tier="enterprise", promo_codes=["SPRING24"])
+    found = [violation.suggestion() for violation in judged(request).violations]
+    assert [one.table for one in found] == [ENTERPRISE, ENTERPRISE, PROMO, CSM]
+    assert all(one.action == "MODIFY_PARAMS" for one in found)
+    assert all((one.cache_hint.cacheable, one.cache_hint.scope) == (True, "table") for one in found)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"plan_id": "gold"},
+        {"tier": "growth"},
+        {"billing_interval": "weekly"},
+        {"currency": "gbp"},
+        {"seats": 0},
+        {"seats": 2.5},
+        {"seats": "3"},
+        {"amount": -100},
+        {"amount": 0},
+        {"amount": 49},
+        {"amount": 49.5},
+        {"amount": 100.5},
+        {"amount": "100"},
+        {"amount": True},
+        {"amount": 100_000_000},
+        {"promo_codes": "GROW20"},
+        {"promo_codes": [""]},
+        {"promo_codes": ["X"] * 21},
+        {"csm_code": ""},
+        {"note": "x"},
+    ],
+)
+def test_a_charge_off_the_schema_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        ChargeRequest.model_validate(charge(**wrong))
+
+
+@pytest.mark.parametrize("wrong", [{"amount": 0}, {"amount": 1.5}, {"days_since_charge": -1}])
+def test_a_refund_off_the_schema_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        RefundRequest.model_validate(refund("pi_1", **wrong))
+
+
+def test_a_refund_always_consults_its_policy() -> None:
+    assert judged_refund() == Verdict(consulted=(REFUND,))
+
+
+@pytest.mark.parametrize("reason", get_args(StripeReason))
+def test_a_reason_in_the_words_of_stripe_passes(reason: str) -> None:
+    assert judged_refund(reason=reason).accepted
+
+
+@pytest.mark.parametrize(
+    ("reason", "wanted"), [("changed_mind", "requested_by_customer"), ("ordered_twice", "duplicate")]
+)
+def test_a_reason_of_ours_is_put_into_the_words_of_stripe(reason: str, wanted: str) -> None:
+    (violation,) = judged_refund(reason=reason).violations
+    assert (violation.field, violation.suggested) == ("/reason", wanted)
+    assert violation.suggestion().cache_hint.cacheable
+
+
+@pytest.mark.parametrize("changes", [{"reason": "boredom"}, {"days_since_charge": 31}])
+def test_a_refund_that_nothing_can_mend_is_refused_for_good(changes: dict[str, Any]) -> None:
+    assert judged_refund(**changes).final
+    assert judged_refund(**changes).violations == ()
+    assert judged_refund(days_since_charge=30).accepted
+
+
+def test_the_limit_of_a_refund_is_suggested_for_this_request_only() -> None:
+    (violation,) = judged_refund(amount=50_001).violations
+    suggestion = violation.suggestion()
+    assert (violation.field, violation.suggested) == ("/amount", 50_000)
+    assert suggestion.table == REFUND
+    assert (suggestion.cache_hint.cacheable, suggestion.cache_hint.scope) == (False, "request")
+    assert judged_refund(amount=50_000).accepted
+
+
+# Words of the tables, words that are part of a fix, and anything else.
+codes = st.sampled_from(
+    ["GROW20", "SPRING24", "LAUNCH50", *CODES.values(), "annual", "25", "NOPE"]
+) | st.text(min_size=1, max_size=6)
+charges = st.builds(
+    charge,
+    customer=st.text(min_size=1, max_size=6),
+    plan_id=st.sampled_from(PLANS),
+    tier=st.sampled_from(TIERS),
+    billing_interval=st.sampled_from(["monthly", "annual"]),
+    seats=st.integers(1, 60),
+    amount=st.integers(50, 99_999_999),
+    currency=st.sampled_from(["usd", "eur"]),
+    payment_method=st.sampled_from([*CARDS, "pm_card_visa_annual_25"]) | codes,
+    promo_codes=st.lists(codes, max_size=5),
+    csm_code=st.none() | codes,
+)
+refunds = st.builds(
+    refund,
+    payment_intent=codes,
+    amount=st.integers(1, 99_999_999) | st.sampled_from([49_999, 50_000, 50_001]),
+    reason=st.sampled_from(["changed_mind", "ordered_twice", "duplicate"]) | codes,
+    days_since_charge=st.integers(0, 40),
+)
+
+
+def said_by(verdict: Verdict) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(bytes(refused(verdict, {}).body))
+    return content
+
+
+def holds_no_fix(said: dict[str, Any]) -> bool:
+    prose = f"{said['detail']} {said['recovery_feedback']['message']}".casefold()
+    values = [one["parameters"]["suggested_value"] for one in said["recovery_feedback"]["suggestions"]]
+    texts = [str(text) for value in values for text in (value if isinstance(value, list) else [value])]
+    return not any(text.casefold() in prose for text in texts)
+
+
+@unhurried
+@given(request=charges)
+def test_merging_all_suggestions_is_accepted_in_one_go(request: dict[str, Any], world: Tables) -> None:
+    verdict = judged(request, world)
+    if not verdict.accepted:
+        suggestions = said_by(verdict)["recovery_feedback"]["suggestions"]
+        assert judged(merged(request, suggestions), world).accepted
+
+
+@unhurried
+@given(request=charges)
+def test_the_prose_of_a_refused_charge_never_holds_a_suggested_value(
+    request: dict[str, Any], world: Tables
+) -> None:
+    verdict = judged(request, world)
+    assert verdict.accepted or holds_no_fix(said_by(verdict))
+
+
+@unhurried
+@given(request=charges)
+def test_what_is_consulted_follows_from_the_request(request: dict[str, Any], world: Tables) -> None:
+    plan, right = request["plan_id"], CODES.get(request["plan_id"])
+    expected = {FUNDING}
+    expected |= {ENTERPRISE} if request["tier"] == "enterprise" else set()
+    expected |= {CSM} if plan in CODES else set()
+    checked = right is not None and request["csm_code"] == right
+    expected |= {PROMO} if request["promo_codes"] or checked else set()
+    consulted = judged(request, world).consulted
+    assert set(consulted) == expected
+    assert len(consulted) == len(expected)
+
+
+@unhurried
+@given(request=refunds)
+def test_a_refund_that_is_suggested_something_is_accepted_with_it(request: dict[str, Any]) -> None:
+    verdict = judge_refund(RefundRequest.model_validate(request), BASE)
+    if verdict.final:
+        assert "recovery_feedback" not in said_by(verdict)
+    elif verdict.violations:
+        said = said_by(verdict)
+        assert holds_no_fix(said)
+        mended = merged(request, said["recovery_feedback"]["suggestions"])
+        assert judge_refund(RefundRequest.model_validate(mended), BASE).accepted
