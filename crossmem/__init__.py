@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from crossmem.study import phase3 as phase3
     from crossmem.tables import by_epoch as by_epoch
     from crossmem.tables import show as show
+    from crossmem.tables import stable_policies as stable_policies
 
 _MODULES = ("analysis", "findings", "plots", "slots", "stats")
 _HOMES = {
@@ -36,6 +37,7 @@ _HOMES = {
     "phase3": "study",
     "by_epoch": "tables",
     "show": "tables",
+    "stable_policies": "tables",
 }
 
 

@@ -168,11 +168,11 @@ def slot_outcomes(run: Run) -> pd.DataFrame:
 def dividend(run: Run) -> pd.DataFrame:
     """Return the granularity dividend, attempts of A2 minus attempts of A2D, per drift epoch.
 
-    A column per half of the drifting table, one for the tasks that do not consult it, and the total.
+    A column per half of the drifting table, one per family that does not consult it, and the total.
     Means over replicates.
     """
     rows = episodes(run)
-    rows["half"] = rows["half"].fillna("other tasks")
+    rows["half"] = rows["half"].fillna(rows["family"] + " tasks")
     attempts = (
         rows[rows["arm"].isin(["A2", "A2D"])]
         .groupby(["replicate", "drift_epoch", "half", "arm"], observed=True)["attempts"]
@@ -182,7 +182,7 @@ def dividend(run: Run) -> pd.DataFrame:
     gap = attempts["A2"] - attempts["A2D"]
     saved = gap.groupby(["drift_epoch", "half"]).mean().unstack("half")
     table: pd.DataFrame = saved.reindex(
-        columns=sorted(saved, key=lambda half: (half == "other tasks", half))
+        columns=sorted(saved, key=lambda half: (half.endswith(" tasks"), half))
     )
     table.columns.name = None
     table["total"] = table.sum(axis=1)
@@ -192,6 +192,17 @@ def dividend(run: Run) -> pd.DataFrame:
 def value(table: pd.DataFrame, row: str, column: str) -> float:
     """Return one figure of a table."""
     return float(cast("float", table.at[row, column]))
+
+
+def stable_families(run: Run) -> list[str]:
+    """Return the families of the run's tasks that the drifting table does not govern."""
+    return [str(family) for family in run.rows["family"].unique() if family != slot_family(run)]
+
+
+def unsolved(run: Run) -> pd.DataFrame:
+    """Return every episode that failed, with whose failure it is and why."""
+    rows = run.rows[~run.rows["success"]]
+    return rows[["arm", "index", "family", "attempts", "failed_by", "error"]].reset_index(drop=True)
 
 
 def has(run: Run, *arms: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from crossmem import analysis, paths, stats, tables
+from crossmem.domains import domain
 from crossmem.memory.arms import ORACLE
 from crossmem.prose import Prose, against, count, joined, listed, name
 
@@ -49,6 +50,7 @@ def finding(run: Run) -> Prose:
         _stale(run),
         _dividend(run),
         _baselines(run),
+        _overreach(run),
         _invalidation(run),
         _false_alarm(run),
         _silence(run),
@@ -61,8 +63,15 @@ def headline(run: Run) -> list[str]:
     """Return the three numbers that matter, a line each, with intervals where there are any."""
     rows = analysis.episodes(run)
     after = rows[rows["drift_epoch"] > 0]
+    attempts = f"attempts over {run.length} episodes: {_figures(run, rows, 'attempts')}"
+    if after.empty:
+        return [
+            attempts,
+            f"successes: {_figures(run, rows, 'successes')}",
+            f"tokens per success: {_figures(run, rows, 'tokens_per_success')}",
+        ]
     return [
-        f"attempts over {run.length} episodes: {_figures(run, rows, 'attempts')}",
+        attempts,
         f"stale attempts after the drift: {_figures(run, after, 'stale_attempts')}",
         f"tokens per success after the drift: {_figures(run, after, 'tokens_per_success')}",
     ]
@@ -194,7 +203,11 @@ def _dividend(run: Run) -> str:
             f"{name('A2D')} needed exactly as many attempts as {name('A2')}: no granularity dividend."
         )
     halves = ", ".join(f"{half} {count(float(number))}" for half, number in saved.items() if number)
-    return f"The granularity dividend, attempts that A2D saves over A2, is {count(total)} ({halves})."
+    text = f"The granularity dividend, attempts that A2D saves over A2, is {count(total)} ({halves})."
+    for family, cause in domain(run.config["domain"]).harness_induced.items():
+        if share := float(saved.get(f"{family} tasks", 0.0)):
+            text += f" {count(share)} of them are harness-induced: they come from {cause}."
+    return text
 
 
 def _baselines(run: Run) -> str:
@@ -209,6 +222,19 @@ def _baselines(run: Run) -> str:
             for arm in beside
         )
         + "."
+    )
+
+
+def _overreach(run: Run) -> str:
+    """Say why A2 needs more attempts than A1, which never invalidates, where it does."""
+    attempts = per_arm(analysis.summary(run), "attempts")
+    if not analysis.has(run, "A1", "A2", "A2D") or attempts["A2"] <= attempts["A1"]:
+        return ""
+    dropped, changed = (_per_replicate(run, _events(run, arm, "invalidate")) for arm in ("A2", "A2D"))
+    return (
+        "A2 needed more attempts than A1 because it drops whole tables: "
+        f"{count(dropped)} entries at the bumps, where A2D, which drops only what changed, dropped "
+        f"{count(changed)}. What still held had to be learned again."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, cast
 
@@ -13,6 +14,7 @@ from crossmem import streams
 from crossmem.agents import models
 from crossmem.agents.meter import Meter
 from crossmem.agents.prompts import HintStyle
+from crossmem.api.stripe_access import KEY_VARIABLE, StripeAccess, stripe_access
 from crossmem.domains.base import Keying
 from crossmem.errors import InputError, unknown
 from crossmem.memory.arms import arms
@@ -87,6 +89,10 @@ class Parameters(Given):
         else:
             models.check(self)
             self.meter()
+
+    def stripe_access(self) -> StripeAccess | None:
+        """Return how the API reaches Stripe; None for the embedded emulator, or no Stripe at all."""
+        return None
 
     def meter(self) -> Meter:
         """Return the meter of a run of these parameters."""
@@ -178,6 +184,18 @@ class AcmeBilling(Parameters):
     def stream_name(self) -> str:
         """The stream asked for."""
         return self.stream
+
+    def check(self) -> None:
+        """Raise InputError for a key that is not a test-mode key, besides what holds everywhere."""
+        super().check()
+        if self.results:
+            return
+        if self.stripe_access() is None and os.environ.get(KEY_VARIABLE):
+            warnings.warn(f"{KEY_VARIABLE} is set and ignored: stripe is {self.stripe}", stacklevel=2)
+
+    def stripe_access(self) -> StripeAccess | None:
+        """Return the access to Stripe's test mode, or None for the embedded emulator."""
+        return stripe_access(self.stripe)
 
 
 PHASES: dict[str, type[Parameters]] = {

@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from crossmem import __version__, paths, results, streams
-from crossmem.agents.meter import PRICES_OF
+from crossmem.agents.meter import PRICES_OF, BudgetSpentError
 from crossmem.agents.models import full_name, label
 from crossmem.agents.patience import StoppedError
 from crossmem.agents.prompts import BASE_INSTRUCTION, HINT_STYLES, Prompter
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crossmem.agents.base import Agent
+    from crossmem.api.stripe_access import StripeAccess
     from crossmem.records import EpisodeRecord
     from crossmem.results import Run
     from crossmem.streams import Stream
@@ -99,10 +100,15 @@ def run(phase: str, **given: Any) -> Run:
 
 
 @contextmanager
-def world_of(stream: Stream, tables: Path) -> Iterator[tuple[ApiClient, World]]:
+def world_of(
+    stream: Stream, tables: Path, stripe: StripeAccess | None = None
+) -> Iterator[tuple[ApiClient, World]]:
     """Yield a client of a server of its own, with private tables in `tables`, which must not exist."""
     world = World(tables_of(stream.domain), tables, domain(stream.domain).companions)
-    with serving(stream.domain, tables) as server, ApiClient(server.url, server.admin_token) as api:
+    with (
+        serving(stream.domain, tables, stripe) as server,
+        ApiClient(server.url, server.admin_token) as api,
+    ):
         yield api, world
 
 
@@ -169,6 +175,8 @@ class _Study:
             try:
                 for future in as_completed(futures):
                     future.result()
+            except BudgetSpentError:
+                raise  # the other arms end the episodes they have paid for, and meet the same limit
             except (CrossmemError, OSError):
                 self.stop.set()
                 raise
@@ -190,7 +198,7 @@ class _Study:
         header = {**identity(self.parameters, self.stream), "arm": arm.name, "replicate": replicate}
         with (
             Journal(self.folder / f"{name}.journal", header) as journal,
-            world_of(self.stream, tables) as (api, world),
+            world_of(self.stream, tables, self.parameters.stripe_access()) as (api, world),
         ):
             prompter = self._prompter_over(api)
             agent = self.workers.agent(

@@ -42,5 +42,15 @@ def by_epoch(run: Run, figure: str, family: str | None = None) -> Styler:
     return table.style.format(form, na_rep=MISSING).set_caption(caption)
 
 
+def stable_policies(run: Run) -> Styler:
+    """Return the first-try rate of each family that the drifting table does not govern, by epoch."""
+    import pandas as pd
+
+    families = analysis.stable_families(run)
+    tables = {family: analysis.by_epoch(run, "first_try_rate", family) for family in families}
+    table = pd.concat(tables, names=["family"])
+    return table.style.format("{:.0%}", na_rep=MISSING).set_caption("First-try rate by drift epoch")
+
+
 def _plain(value: Any) -> str:
     return f"{value:,.4g}" if isinstance(value, int | float) else str(value)
