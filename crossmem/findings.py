@@ -43,20 +43,11 @@ def finding(run: Run) -> Prose:
     """Say who paid what over the whole stream and after the drifts."""
     if unheeded := _unheeded(run):
         return Prose((unheeded,))
-    said = [
-        _fewest(run),
-        _failures(run),
-        _differences(run),
-        _stale(run),
-        _dividend(run),
-        _baselines(run),
-        _overreach(run),
-        _invalidation(run),
-        _false_alarm(run),
-        _silence(run),
-        _poison(run),
-    ]
-    return Prose(tuple(sentence for sentence in said if sentence))
+    said = [_fewest(run), _failures(run), _differences(run)]
+    if run.config["drift_events"]:
+        said += [_stale(run), _dividend(run), _baselines(run), _overreach(run)]
+        said += [_invalidation(run), _false_alarm(run), _silence(run)]
+    return Prose(tuple(filter(None, [*said, _poison(run)])))
 
 
 def headline(run: Run) -> list[str]:
@@ -77,10 +68,10 @@ def headline(run: Run) -> list[str]:
     ]
 
 
-def intervals(run: Run) -> Prose | Styler:
-    """Return the table of paired differences with their intervals, or the reason why there is none."""
-    if why := stats.why_none(run):
-        return Prose((why,), "notice scripted" if run.scripted else "notice")
+def intervals(run: Run) -> Styler | None:
+    """Return the table of paired differences with their intervals, None where the notice says why."""
+    if stats.why_none(run):
+        return None
     caption = (
         f"Paired differences over {run.config['parameters']['replicates']} replicates, 95 % interval"
     )

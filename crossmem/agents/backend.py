@@ -7,6 +7,8 @@ the provider's message with any key in it blotted out.
 
 from __future__ import annotations
 
+import json
+import math
 import os
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -18,6 +20,10 @@ from crossmem.errors import CrossmemError
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY")
 
 MAX_OUTPUT_TOKENS = 2048
+
+_LONGEST_REASON = 300
+_SHORTEST_KEY = 8
+"""A shorter value (`none`, `EMPTY`, given where no key is needed) is a word and no secret."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +74,12 @@ class Reply:
 class ProviderError(CrossmemError):
     """The provider gave no answer.
 
-    `transient`: worth waiting for (rate limit, overload, time-out, lost connection). `fatal`: no
-    request will do better (key, credit, model). Neither: this request was refused.
+    `transient`: worth waiting for (rate limit, overload, time-out, lost connection); `unreachable`
+    besides, where no connection came about. `fatal`: no request will do better (key, credit, model).
+    None of them: this request was refused.
+
+    Never raised while an SDK's error is being handled: that one would be chained to it, and holds the
+    request with its headers, so a verbose traceback would show the key.
     """
 
     def __init__(
@@ -77,11 +87,13 @@ class ProviderError(CrossmemError):
         message: str,
         *,
         transient: bool = False,
+        unreachable: bool = False,
         fatal: bool = False,
         retry_after: float | None = None,
     ) -> None:
         super().__init__(blotted(message))
         self.transient = transient
+        self.unreachable = unreachable
         self.fatal = fatal
         self.retry_after = retry_after
 
@@ -91,6 +103,8 @@ class Backend(Protocol):
 
     model: str
     sdk: str
+    counts_schema: bool
+    """Whether the request schema is sure to be a part of the input that the provider counts."""
 
     def ask(self, prompt: Prompt, timeout: float) -> Reply:
         """Send the conversation once, for at most `timeout` seconds; raises ProviderError."""
@@ -98,36 +112,87 @@ class Backend(Protocol):
 
 FATAL_STATUS = frozenset({401, 402, 403, 404})
 TRANSIENT_STATUS = frozenset({408, 409, 429})
+_SPENT = ("credit balance", "exceeded your current quota")
+"""How providers say that there is no credit, under a status that does not."""
 
 
 def status_error(status: int, message: str, headers: Any) -> ProviderError:
     """Return the error for an HTTP status; `headers` is asked for `retry-after` alone."""
-    first = next((line.strip() for line in message.splitlines() if line.strip()), "")
+    spent = any(words in message.lower() for words in _SPENT)
     return ProviderError(
-        f"the provider answered {status}: {first}",
-        transient=status in TRANSIENT_STATUS or status >= 500,
-        fatal=status in FATAL_STATUS or "credit balance" in message.lower(),
+        f"the provider answered {status}: {one_line(message)}",
+        transient=not spent and (status in TRANSIENT_STATUS or status >= 500),
+        fatal=spent or status in FATAL_STATUS,
         retry_after=_seconds(headers.get("retry-after")),
     )
+
+
+def connection_error(error: BaseException, *, late: bool) -> ProviderError:
+    """Return the error for a request that got no whole answer; the SDK's `error` names its cause."""
+    if late:
+        return late_error()
+    cause = error.__cause__
+    unreachable = type(cause).__name__ in {"ConnectError", "UnsupportedProtocol", "LocalProtocolError"}
+    kind = "cannot be reached" if unreachable else "broke the connection off"
+    reason = str(cause or "") or str(error)
+    return ProviderError(
+        f"the provider {kind}: {one_line(reason)}", transient=True, unreachable=unreachable
+    )
+
+
+def late_error() -> ProviderError:
+    """Return the error for an answer that did not come in time."""
+    return ProviderError("the provider did not answer in time", transient=True)
+
+
+def unusable(what: object) -> ProviderError:
+    """Return the error for an answer that is none of the provider's API."""
+    return ProviderError(f"the provider sent no usable answer: {one_line(str(what))}")
+
+
+def one_line(text: str) -> str:
+    """Return the first line of `text` that says something, cut to a readable length."""
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+    return first if len(first) <= _LONGEST_REASON else f"{first[:_LONGEST_REASON]} ..."
 
 
 def blotted(text: str) -> str:
     """Return `text` without the value of any provider's key."""
     for variable in KEY_VARIABLES:
-        if value := os.environ.get(variable):
+        value = os.environ.get(variable, "").strip()
+        if len(value) >= _SHORTEST_KEY:
             text = text.replace(value, f"[{variable}]")
     return text
 
 
-def off_schema(request: Any, schema: dict[str, Any]) -> str | None:
-    """Return why `request` misses the request schema, None if it does not."""
+def read_request(sent: Any, schema: dict[str, Any]) -> tuple[Body | None, str | None]:
+    """Return the request that a model sent and the problem with it, if there is one.
+
+    What is no JSON object (NaN and half a surrogate pair are not JSON) is no request at all.
+    """
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 
-    if not isinstance(request, dict):
-        return f"the request is {type(request).__name__}, not an object"
-    error = best_match(Draft202012Validator(schema).iter_errors(request))
-    return f"the request misses the schema at {error.json_path}: {error.message}" if error else None
+    if not isinstance(sent, dict):
+        return None, f"the request is {type(sent).__name__}, not an object"
+    try:
+        json.dumps(sent, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        return None, f"the request is no JSON: {one_line(str(error))}"
+    miss = best_match(Draft202012Validator(schema).iter_errors(sent))
+    if miss is None:
+        return sent, None
+    return sent, f"the request misses the schema at {miss.json_path}: {one_line(miss.message)}"
+
+
+def tokens(count: Any) -> int:
+    """Return a token count as a provider reports it; 0 for what is no count."""
+    return max(0, int(count)) if isinstance(count, int | float) and math.isfinite(count) else 0
+
+
+def text(words: Any) -> str:
+    """Return a model's words as text that can be written and sent again."""
+    return str(words or "").encode(errors="replace").decode()
 
 
 def _seconds(value: str | None) -> float | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
 
 import openai
 
@@ -15,50 +16,74 @@ from crossmem.agents.backend import (
     ProviderError,
     Reply,
     Said,
-    off_schema,
+    connection_error,
+    read_request,
     status_error,
+    text,
+    tokens,
+    unusable,
 )
 from crossmem.agents.base import Usage
 from crossmem.agents.prompts import request_text
 
 
-class Chat:
-    """A model behind `/chat/completions`.
+def client_for(base_url: str | None = None) -> openai.OpenAI:
+    """Return a client of the endpoint that the standard environment variables name.
 
-    Key and address come from the standard environment variables unless `base_url` names a server of our
-    own, which needs no key. `seed` is sent along; not every server heeds it.
+    `base_url` names a server of our own instead, which needs no key and is behind no proxy.
     """
+    if base_url is None:
+        # A server without keys is asked with some word all the same, for the SDK insists on one.
+        return openai.OpenAI(max_retries=0, api_key=os.environ.get("OPENAI_API_KEY") or "none")
+    direct = openai.DefaultHttpx2Client(trust_env=False)
+    return openai.OpenAI(max_retries=0, base_url=base_url, api_key="none", http_client=direct)
 
-    def __init__(self, model: str, seed: int, base_url: str | None = None) -> None:
-        self.model = model
-        self.seed = seed
-        self.sdk = f"openai {openai.__version__}"
-        key = "none" if base_url else os.environ.get("OPENAI_API_KEY") or "none"
-        self._client = openai.OpenAI(max_retries=0, base_url=base_url, api_key=key)
+
+@dataclass(frozen=True)
+class Chat:
+    """A model behind `/chat/completions`. `seed` is sent along; not every server heeds it."""
+
+    client: openai.OpenAI
+    model: str
+    seed: int
+    max_tokens: int = MAX_OUTPUT_TOKENS
+    sdk: str = f"openai {openai.__version__}"
+    counts_schema: ClassVar[bool] = False
 
     def ask(self, prompt: Prompt, timeout: float) -> Reply:
-        """Send the conversation once, for at most `timeout` seconds; raises ProviderError."""
+        """Send the conversation once, waiting at most `timeout` seconds for each part of the answer.
+
+        Raises ProviderError.
+        """
         system = "\n\n".join(filter(None, [prompt.stable, prompt.memory]))
         messages = [{"role": "system", "content": system}, *map(_message, prompt.said)]
         schema = {"name": "submit_request", "schema": prompt.schema}
         try:
-            completion = self._client.chat.completions.create(
+            completion = self.client.chat.completions.create(
                 model=self.model,
                 messages=cast("Any", messages),
                 response_format=cast("Any", {"type": "json_schema", "json_schema": schema}),
-                max_tokens=MAX_OUTPUT_TOKENS,
+                max_completion_tokens=self.max_tokens,
                 seed=self.seed,
                 timeout=timeout,
             )
-        except openai.APIStatusError as error:
-            raise status_error(error.status_code, error.message, error.response.headers) from None
-        except openai.APIConnectionError as error:
-            late = isinstance(error, openai.APITimeoutError)
-            kind = "did not answer in time" if late else "cannot be reached"
-            raise ProviderError(f"the provider {kind}: {error.message}", transient=True) from None
-        except openai.OpenAIError as error:
-            raise ProviderError(f"no usable answer: {type(error).__name__}: {error}") from None
-        return _reply(completion, prompt.schema)
+        except (openai.OpenAIError, ValueError, RecursionError) as error:
+            failure = _failure(error)
+        else:
+            if isinstance(completion, openai.types.chat.ChatCompletion):
+                return _reply(completion, prompt.schema)
+            failure = unusable(completion)
+        raise failure
+
+
+def _failure(error: Exception) -> ProviderError:
+    if isinstance(error, openai.APIStatusError):
+        body: Any = error.body
+        said = body.get("message") if isinstance(body, dict) else None
+        return status_error(error.status_code, str(said or error.message), error.response.headers)
+    if isinstance(error, openai.APIConnectionError):
+        return connection_error(error, late=isinstance(error, openai.APITimeoutError))
+    return unusable(error)
 
 
 def _message(said: Said) -> dict[str, Any]:
@@ -74,20 +99,20 @@ def _message(said: Said) -> dict[str, Any]:
 
 
 def _reply(completion: openai.types.chat.ChatCompletion, schema: dict[str, Any]) -> Reply:
-    choice = completion.choices[0] if completion.choices else None
-    words = (choice.message.content if choice else None) or ""
+    choice: Any = completion.choices[0] if completion.choices else None
+    message = choice.message if choice else None
+    words = text(message.content if message else None)
     stop = choice.finish_reason if choice else None
     request, problem = _read(words, stop, schema)
-    usage = completion.usage
-    details = usage.prompt_tokens_details if usage else None
-    cached = (details.cached_tokens if details else None) or 0
+    usage: Any = completion.usage
+    cached = tokens(getattr(getattr(usage, "prompt_tokens_details", None), "cached_tokens", None))
     return Reply(
         request=request,
         words=words,
         problem=problem,
         usage=Usage(
-            input=(usage.prompt_tokens - cached) if usage else 0,
-            output=usage.completion_tokens if usage else 0,
+            input=tokens(tokens(getattr(usage, "prompt_tokens", None)) - cached),
+            output=tokens(getattr(usage, "completion_tokens", None)),
             cache_read=cached,
         ),
         evidence=Evidence(
@@ -106,7 +131,7 @@ def _read(
     if stop != "stop":
         return None, f"the model stopped with {stop} and sent no whole request"
     try:
-        request = json.loads(words)
-    except ValueError:
+        sent = json.loads(words)
+    except (ValueError, RecursionError):
         return None, "the answer is no JSON"
-    return request if isinstance(request, dict) else None, off_schema(request, schema)
+    return read_request(sent, schema)

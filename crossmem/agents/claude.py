@@ -17,8 +17,12 @@ from crossmem.agents.backend import (
     ProviderError,
     Reply,
     Said,
-    off_schema,
+    connection_error,
+    read_request,
     status_error,
+    text,
+    tokens,
+    unusable,
 )
 from crossmem.agents.base import Usage
 
@@ -26,15 +30,27 @@ TOOL = "submit_request"
 
 
 class Claude:
-    """A model of Anthropic's; key and address come from the standard environment variables."""
+    """A model of Anthropic's; key and address come from the standard environment variables.
+
+    May be used by several threads at once.
+    """
+
+    counts_schema = True
 
     def __init__(self, model: str) -> None:
         self.model = model
         self.sdk = f"anthropic {anthropic.__version__}"
         self._client = anthropic.Anthropic(max_retries=0)
 
+    def close(self) -> None:
+        """Close the connections to the provider."""
+        self._client.close()
+
     def ask(self, prompt: Prompt, timeout: float) -> Reply:
-        """Send the conversation once, for at most `timeout` seconds; raises ProviderError."""
+        """Send the conversation once, waiting at most `timeout` seconds for each part of the answer.
+
+        Raises ProviderError.
+        """
         try:
             message = self._client.messages.create(
                 model=self.model,
@@ -53,20 +69,22 @@ class Claude:
                 ),
                 timeout=timeout,
             )
-        except anthropic.APIStatusError as error:
-            raise status_error(
-                error.status_code, error.api_message or error.message, error.response.headers
-            ) from None
-        except anthropic.APIConnectionError as error:
-            kind = "did not answer in time" if _timed_out(error) else "cannot be reached"
-            raise ProviderError(f"the provider {kind}: {error.message}", transient=True) from None
-        except anthropic.AnthropicError as error:
-            raise ProviderError(f"no usable answer: {type(error).__name__}: {error}") from None
-        return _reply(message, prompt.schema)
+        except (anthropic.AnthropicError, ValueError, RecursionError) as error:
+            failure = _failure(error)
+        else:
+            if isinstance(message, anthropic.types.Message):
+                return _reply(message, prompt.schema)
+            failure = unusable(message)
+        raise failure
 
 
-def _timed_out(error: anthropic.APIConnectionError) -> bool:
-    return isinstance(error, anthropic.APITimeoutError)
+def _failure(error: Exception) -> ProviderError:
+    if isinstance(error, anthropic.APIStatusError):
+        message = error.api_message or error.message
+        return status_error(error.status_code, str(message), error.response.headers)
+    if isinstance(error, anthropic.APIConnectionError):
+        return connection_error(error, late=isinstance(error, anthropic.APITimeoutError))
+    return unusable(error)
 
 
 def _system(prompt: Prompt) -> list[dict[str, Any]]:
@@ -101,25 +119,21 @@ def _message(number: int, said: Said) -> dict[str, Any]:
 
 
 def _reply(message: anthropic.types.Message, schema: dict[str, Any]) -> Reply:
-    blocks = message.content or []
+    blocks: list[Any] = message.content if isinstance(message.content, list) else []
     called = next((block for block in blocks if block.type == "tool_use" and block.name == TOOL), None)
-    words = "".join(block.text for block in blocks if block.type == "text")
-    usage: Any = message.usage
-    request = called.input if called else None
-    problem = None
+    request, problem = read_request(called.input, schema) if called else (None, None)
     if message.stop_reason != "tool_use" or called is None:
         problem = f"the model stopped with {message.stop_reason} and sent no whole request"
-    elif miss := off_schema(request, schema):
-        problem = miss
+    usage: Any = message.usage
     return Reply(
-        request=cast("dict[str, Any] | None", request if isinstance(request, dict) else None),
-        words=words,
+        request=request,
+        words=text("".join(block.text or "" for block in blocks if block.type == "text")),
         problem=problem,
         usage=Usage(
-            input=getattr(usage, "input_tokens", None) or 0,
-            output=getattr(usage, "output_tokens", None) or 0,
-            cache_read=getattr(usage, "cache_read_input_tokens", None) or 0,
-            cache_write=getattr(usage, "cache_creation_input_tokens", None) or 0,
+            input=tokens(getattr(usage, "input_tokens", None)),
+            output=tokens(getattr(usage, "output_tokens", None)),
+            cache_read=tokens(getattr(usage, "cache_read_input_tokens", None)),
+            cache_write=tokens(getattr(usage, "cache_creation_input_tokens", None)),
         ),
         evidence=Evidence(
             model=message.model,

@@ -80,6 +80,6 @@ def prompt(prompter: Prompter, task: Task, recalled: Sequence[Entry]) -> Prompt:
     return Prompt(
         stable=prompter.stable(),
         memory=prompter.memory_block(recalled),
-        schema=prompter.disclosure.request_schema,
+        schema=prompter.disclosed(task).request_schema,
         said=(Said("task", prompter.task(task)),),
     )

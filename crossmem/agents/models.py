@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from crossmem.agents.scripted import profile
@@ -40,6 +40,8 @@ def check(parameters: Parameters) -> None:
     from crossmem.agents.local import model_file
 
     model = parameters.model
+    if parameters.gguf and (parameters.mock or model != LOCAL):
+        raise InputError(f"gguf names the file of model=local; this run is of model {model!r}")
     if parameters.mock:
         profile(model)
     elif model == LOCAL:
@@ -60,19 +62,25 @@ def check(parameters: Parameters) -> None:
 
 @contextmanager
 def backend_for(parameters: Parameters) -> Iterator[Callable[[int], Backend]]:
-    """Yield what makes a replicate's backend; a local model's server ends with the block."""
+    """Yield what makes a replicate's backend; connections and a local server end with the block."""
     model = full_name(parameters.model)
     if parameters.model == LOCAL:
         from crossmem.agents import local
-        from crossmem.agents.chat import Chat
+        from crossmem.agents.chat import Chat, client_for
 
-        with local.serving(local.model_file(parameters.gguf)) as (address, name):
-            yield lambda replicate: Chat(name, parameters.seed + replicate, address)
+        with (
+            local.serving(local.model_file(parameters.gguf)) as (address, name),
+            client_for(address) as client,
+        ):
+            length = local.MAX_OUTPUT_TOKENS
+            yield lambda replicate: Chat(client, name, parameters.seed + replicate, length)
     elif parameters.model.startswith(CHAT_PREFIX):
-        from crossmem.agents.chat import Chat
+        from crossmem.agents.chat import Chat, client_for
 
-        yield lambda replicate: Chat(model, parameters.seed + replicate)
+        with client_for() as client:
+            yield lambda replicate: Chat(client, model, parameters.seed + replicate)
     else:
         from crossmem.agents.claude import Claude
 
-        yield lambda _: Claude(model)
+        with closing(Claude(model)) as claude:
+            yield lambda _: claude

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from threading import Event
+from threading import Event, Thread
 from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_delay
 from tenacity.wait import wait_random_exponential
 
-from crossmem.agents.backend import ProviderError
+from crossmem.agents.backend import ProviderError, late_error
 from crossmem.errors import CrossmemError
 
 T = TypeVar("T")
 
 REQUEST_TIMEOUT_S = 120.0
+_STOP_SEEN_WITHIN_S = 0.1
 _BACKOFF = wait_random_exponential(multiplier=1, max=30)
 
 
@@ -76,7 +78,32 @@ class Deadline:
     def _once(self, call: Callable[[float], T]) -> T:
         if self.patience.stop.is_set():
             raise StoppedError("the run is being stopped")
-        return call(max(0.05, min(REQUEST_TIMEOUT_S, self.left)))
+        seconds = max(0.05, min(REQUEST_TIMEOUT_S, self.left))
+        return self._within(seconds, call)
+
+    def _within(self, seconds: float, call: Callable[[float], T]) -> T:
+        """Return `call(seconds)`, or give it up when the time is over or the run is being stopped.
+
+        An SDK's timeout is one between two bytes: an answer that trickles in never meets it. What is
+        given up ends in a thread of its own, for which nothing waits, at the end of the process either.
+        """
+        answer: Future[T] = Future()
+
+        def settle() -> None:
+            try:
+                answer.set_result(call(seconds))
+            except BaseException as error:  # raised where the answer is waited for
+                answer.set_exception(error)
+
+        Thread(target=settle, name="provider", daemon=True).start()
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            try:
+                return answer.result(min(left, _STOP_SEEN_WITHIN_S))
+            except TimeoutError:
+                if self.patience.stop.is_set():
+                    raise StoppedError("the run is being stopped") from None
+        raise late_error()
 
     def _sleep(self, seconds: float) -> None:
         if self.patience.stop.wait(seconds):

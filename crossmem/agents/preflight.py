@@ -6,10 +6,12 @@ the evidence goes into the results file, so that its token columns can be read l
 
 from __future__ import annotations
 
+import re
 import time
+from dataclasses import replace
 from typing import Any
 
-from crossmem.agents.backend import Backend, ProviderError, Reply
+from crossmem.agents.backend import Backend, Prompt, ProviderError, Reply
 from crossmem.agents.live import prompt
 from crossmem.agents.patience import Patience
 from crossmem.agents.prompts import Prompter, estimate_tokens
@@ -20,19 +22,26 @@ PLAUSIBLE_INPUT_SHARE = 0.25
 """Reported input below this share of the estimated prompt is implausible."""
 
 
+DEADLINE_S = 60.0
+"""A preflight is waited for by a person, so it has less time than an episode."""
+
+
 def preflight(backend: Backend, prompter: Prompter, task: Task, patience: Patience) -> dict[str, Any]:
     """Probe the model once with the first task and return the evidence, `warnings` included.
 
     Raises CrossmemError with the provider's message, in one line, where it gives no answer.
     """
     probe = prompt(prompter, task, ())
+    limited = replace(patience, deadline_s=min(DEADLINE_S, patience.deadline_s))
     started = time.perf_counter()
     try:
-        reply = patience.begin().ask(lambda timeout: backend.ask(probe, timeout))
+        reply = limited.begin().ask(lambda timeout: _ask(backend, probe, timeout))
     except ProviderError as error:
         raise CrossmemError(f"preflight of {backend.model}: {error}") from None
     seconds = time.perf_counter() - started
-    estimated = sum(map(estimate_tokens, (probe.stable, prompter.schema(), probe.said[0].text)))
+    read = [probe.stable, probe.said[0].text]
+    read += [prompter.schema(task)] if backend.counts_schema else []
+    estimated = sum(map(estimate_tokens, read))
     return {
         "requested_model": backend.model,
         "served_model": reply.evidence.model,
@@ -46,10 +55,19 @@ def preflight(backend: Backend, prompter: Prompter, task: Task, patience: Patien
     }
 
 
+def _ask(backend: Backend, probe: Prompt, timeout: float) -> Reply:
+    """Ask once; whom no connection reaches at the very start is not waited for."""
+    try:
+        return backend.ask(probe, timeout)
+    except ProviderError as error:
+        error.transient = error.transient and not error.unreachable
+        raise
+
+
 def _warnings(model: str, reply: Reply, estimated: int) -> list[str]:
     found = []
     served = reply.evidence.model
-    if served is None or not served.startswith(model):
+    if served is None or not _same_model(model, served):
         found.append(f"asked for {model}, served {served or 'a model without a name'}")
     if reply.evidence.usage is None:
         found.append("no usage was reported: tokens count as zero")
@@ -61,3 +79,13 @@ def _warnings(model: str, reply: Reply, estimated: int) -> list[str]:
     if read < PLAUSIBLE_INPUT_SHARE * estimated:
         found.append(f"usage says {read} tokens of input for a prompt of about {estimated}")
     return found
+
+
+def _same_model(asked: str, served: str) -> bool:
+    """Tell whether `served` is the model asked for, or the dated version that it stands for.
+
+    >>> _same_model("claude-haiku-4-5", "claude-haiku-4-5-20251001"), _same_model("m-4", "m-4-mini")
+    (True, False)
+    """
+    version = re.escape(asked.removesuffix("-latest"))
+    return served == asked or re.fullmatch(rf"{version}-\d[\d-]*", served) is not None

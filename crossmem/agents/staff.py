@@ -39,6 +39,17 @@ class Staff:
         patience = Patience(self.parameters.episode_timeout_s, notify, stop)
         return LiveAgent(self.backend_of(replicate), prompter, patience, models.label(self.parameters))
 
+    def at_once(self, jobs: int) -> int:
+        """Return how many of the `jobs`, arms and replicates, to replay at once.
+
+        A local model answers one request at a time: a second arm would spend its episodes' time in the
+        queue.
+        """
+        if self.backend_of is None:
+            return jobs
+        most = 1 if self.parameters.model == models.LOCAL else self.parameters.max_concurrency
+        return min(jobs, most)
+
     def probe(
         self, prompter: Prompter, task: Task, notify: Callable[[str], None]
     ) -> list[dict[str, Any]]:
@@ -69,7 +80,7 @@ def staff(parameters: Parameters) -> Iterator[Staff]:
 def expectation(parameters: Parameters, prompter: Prompter, tasks: list[Task], arms: int) -> str:
     """Say how many calls and tokens a live run will take: one call an episode at least."""
     episodes = arms * parameters.replicates * len(tasks)
-    fixed = estimate_tokens(prompter.stable()) + estimate_tokens(prompter.schema())
+    fixed = estimate_tokens(prompter.stable()) + estimate_tokens(prompter.schema(tasks[0]))
     each = fixed + sum(estimate_tokens(prompter.task(task)) for task in tasks) / len(tasks)
     most = episodes * parameters.max_attempts
     return (

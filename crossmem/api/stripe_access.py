@@ -25,11 +25,18 @@ LIVE_PREFIXES = ("sk_live_", "rk_live_")
 
 @dataclass(frozen=True)
 class StripeAccess:
-    """An address that speaks Stripe's API and a test-mode key for it. The key is in no repr."""
+    """An address that speaks Stripe's API and a test-mode key for it. The key is in no repr.
+
+    Raises InputError for any other key: no way leads around the check.
+    """
 
     mode: Literal["embedded", "test"]
     base: str
     api_key: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not TEST_KEY.fullmatch(self.api_key):
+            raise InputError("this is no test-mode key (sk_test_... or rk_test_...)")
 
 
 def stripe_access(mode: str) -> StripeAccess | None:
