@@ -1,4 +1,4 @@
-"""One real server over a private copy of the packaged recipe tables."""
+"""One real server over a private copy of the packaged recipe tables, and one embedded Stripe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crossmem.api import tables_of
+from crossmem.api.payments import Payments
 from crossmem.api.server import Server, serving
+from crossmem.api.stripe_emulator import emulating
 
 from .helpers import client_of
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import httpx
+    import stripe
+
+    from crossmem.api.stripe_access import StripeAccess
 
 
 @pytest.fixture
@@ -34,3 +39,16 @@ def server(tables: Path) -> Iterator[Server]:
 def client(server: Server) -> Iterator[httpx.Client]:
     with client_of(server) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def access() -> Iterator[StripeAccess]:
+    with emulating() as reached:
+        yield reached
+
+
+@pytest.fixture(scope="module")
+def sdk(access: StripeAccess) -> Iterator[stripe.StripeClient]:
+    payments = Payments(access)
+    yield payments._stripe
+    payments.close()

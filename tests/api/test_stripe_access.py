@@ -72,6 +72,12 @@ def test_an_unknown_mode_is_told_with_the_choices() -> None:
         stripe_access("live")
 
 
+def test_no_way_leads_around_the_check() -> None:
+    with pytest.raises(InputError, match="no test-mode key") as caught:
+        StripeAccess("test", "http://127.0.0.1:1", f"sk_live_{SECRET}")
+    assert SECRET not in str(caught.value)
+
+
 def test_another_address_may_be_named_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     with emulating() as local:
         monkeypatch.setenv("STRIPE_API_KEY", f"sk_test_{SECRET}")

@@ -1,0 +1,121 @@
+"""What holds for every Acme request: fixes suffice, prose tells none, consulted tables follow."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crossmem.api import tables_of
+from crossmem.api.acme import DOMAIN
+from crossmem.api.acme_requests import ChargeRequest, Plan, RefundRequest, Tier
+from crossmem.api.acme_rules import judge_charge, judge_refund
+from crossmem.api.cards import CARDS
+from crossmem.api.problem import Verdict, refused
+from crossmem.api.tables import Tables, read_tables
+
+from .acme import CSM, ENTERPRISE, FUNDING, PROMO, charge, copied, csm, refund
+from .helpers import merged, unhurried
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BASE: Tables = read_tables(tables_of("acme"), DOMAIN.tables)
+CODES = csm(1)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """The tables as the study serves them: with the companion."""
+    folder: Path = tmp_path_factory.mktemp("world") / "acme"
+    return read_tables(copied(folder), DOMAIN.tables)
+
+
+def judged(request: dict[str, Any], tables: Tables) -> Verdict:
+    return judge_charge(ChargeRequest.model_validate(request), tables)
+
+
+# Words of the tables, words that are part of a fix, and anything else.
+codes = st.sampled_from(
+    ["GROW20", "SPRING24", "LAUNCH50", *CODES.values(), "annual", "25", "NOPE"]
+) | st.text(min_size=1, max_size=6)
+charges = st.builds(
+    charge,
+    customer=st.text(min_size=1, max_size=6),
+    plan_id=st.sampled_from(get_args(Plan)),
+    tier=st.sampled_from(get_args(Tier)),
+    billing_interval=st.sampled_from(["monthly", "annual"]),
+    seats=st.integers(1, 60),
+    amount=st.integers(50, 99_999_999),
+    currency=st.sampled_from(["usd", "eur"]),
+    payment_method=st.sampled_from([*CARDS, "pm_card_visa_annual_25"]) | codes,
+    promo_codes=st.lists(codes, max_size=5),
+    csm_code=st.none() | codes,
+)
+refunds = st.builds(
+    refund,
+    payment_intent=codes,
+    amount=st.integers(1, 99_999_999) | st.sampled_from([49_999, 50_000, 50_001]),
+    reason=st.sampled_from(["changed_mind", "ordered_twice", "duplicate"]) | codes,
+    days_since_charge=st.integers(0, 40),
+)
+
+
+def said_by(verdict: Verdict) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(bytes(refused(verdict, {}).body))
+    return content
+
+
+def holds_no_fix(said: dict[str, Any]) -> bool:
+    prose = f"{said['detail']} {said['recovery_feedback']['message']}".casefold()
+    values = [one["parameters"]["suggested_value"] for one in said["recovery_feedback"]["suggestions"]]
+    texts = [str(text) for value in values for text in (value if isinstance(value, list) else [value])]
+    return not any(text.casefold() in prose for text in texts)
+
+
+@unhurried
+@given(request=charges)
+def test_merging_all_suggestions_is_accepted_in_one_go(request: dict[str, Any], world: Tables) -> None:
+    verdict = judged(request, world)
+    if not verdict.accepted:
+        suggestions = said_by(verdict)["recovery_feedback"]["suggestions"]
+        assert judged(merged(request, suggestions), world).accepted
+
+
+@unhurried
+@given(request=charges)
+def test_the_prose_of_a_refused_charge_never_holds_a_suggested_value(
+    request: dict[str, Any], world: Tables
+) -> None:
+    verdict = judged(request, world)
+    assert verdict.accepted or holds_no_fix(said_by(verdict))
+
+
+@unhurried
+@given(request=charges)
+def test_what_is_consulted_follows_from_the_request(request: dict[str, Any], world: Tables) -> None:
+    plan, right = request["plan_id"], CODES.get(request["plan_id"])
+    expected = {FUNDING}
+    expected |= {ENTERPRISE} if request["tier"] == "enterprise" else set()
+    expected |= {CSM} if plan in CODES else set()
+    checked = right is not None and request["csm_code"] == right
+    expected |= {PROMO} if request["promo_codes"] or checked else set()
+    consulted = judged(request, world).consulted
+    assert set(consulted) == expected
+    assert len(consulted) == len(expected)
+
+
+@unhurried
+@given(request=refunds)
+def test_a_refund_that_is_suggested_something_is_accepted_with_it(request: dict[str, Any]) -> None:
+    verdict = judge_refund(RefundRequest.model_validate(request), BASE)
+    if verdict.final:
+        assert "recovery_feedback" not in said_by(verdict)
+    elif verdict.violations:
+        said = said_by(verdict)
+        assert holds_no_fix(said)
+        mended = merged(request, said["recovery_feedback"]["suggestions"])
+        assert judge_refund(RefundRequest.model_validate(mended), BASE).accepted
