@@ -53,9 +53,9 @@ lint: $(DEV) ## style, types and import walls only
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-picture: $(RUNTIME) ## draw the strip in the README anew, from the newest Phase 1 results
+picture: $(RUNTIME) ## draw the strip in the README anew, from the newest Phase 3 results
 	$(BIN)/python -c "import crossmem as cm; from pathlib import Path; \
-	  print(cm.plots.strip(cm.phase1(results='latest')).save(Path('docs/phase1_strip.png')))"
+	  print(cm.plots.strip(cm.phase3(results='latest')).save(Path('docs/strip.png')))"
 
 bench: $(DEV) ## print the ratios that must hold
 	$(BIN)/python tests/bench.py
