@@ -120,6 +120,18 @@ def test_the_baselines_beside_a2(run: Run) -> None:
         assert (words if gap else "exactly as many attempts as") in part
 
 
+def test_why_a2_needs_more_attempts_than_a1_is_said_where_it_does_and_only_there(run: Run) -> None:
+    said = sentence(run, "A2 needed more attempts than A1")
+    attempts = totals(run)
+    assert (said is not None) == (attempts["A2"] > attempts["A1"])
+    if said is None:
+        return
+    dropped = {arm: len(events(run, arm, "invalidate")) for arm in ("A2", "A2D")}
+    assert f": {dropped['A2']} entries at the bumps" in said
+    assert f"dropped {dropped['A2D']}." in said
+    assert dropped["A2"] > dropped["A2D"]
+
+
 def test_what_invalidation_bought(run: Run) -> None:
     said = sentence(run, "LWG admits exactly")
     assert said is not None
@@ -189,6 +201,7 @@ def test_every_sentence_is_one_that_was_checked(run: Run) -> None:
         r"A2D \(diff-aware\) needed exactly",
         "The granularity dividend",
         r"A1 \(naive\) needed",
+        "A2 needed more attempts than A1",
         "LWG admits exactly",
         "No remembered value went stale",
         "The rows changed under an unchanged stamp",
