@@ -168,9 +168,12 @@ def slot_outcomes(run: Run) -> pd.DataFrame:
 def dividend(run: Run) -> pd.DataFrame:
     """Return the granularity dividend, attempts of A2 minus attempts of A2D, per drift epoch.
 
-    A column per half of the drifting table, one per family that does not consult it, and the total.
+    A column per half of the drifting table, one per family that does not consult it, and the total;
+    empty where the run lacks one of the two arms.
     Means over replicates.
     """
+    if not has(run, "A2", "A2D"):
+        return pd.DataFrame()
     rows = episodes(run)
     rows["half"] = rows["half"].fillna(rows["family"] + " tasks")
     attempts = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ def notice(*runs: Run) -> Prose:
         doubts = [
             f"Preflight of {each.path.name}: {warning}."
             for each in runs
-            for probe in each.config["preflight"]
+            for probe in each.config["preflight"] or []
             for warning in probe["warnings"]
         ]
         return Prose((f"Measured with the model {models}.", *doubts, *why), "notice")
@@ -63,8 +64,8 @@ def headline(run: Run) -> list[str]:
         ]
     return [
         attempts,
-        f"stale attempts after the drift: {_figures(run, after, 'stale_attempts')}",
-        f"tokens per success after the drift: {_figures(run, after, 'tokens_per_success')}",
+        f"stale attempts after the first drift: {_figures(run, after, 'stale_attempts')}",
+        f"tokens per success after the first drift: {_figures(run, after, 'tokens_per_success')}",
     ]
 
 
@@ -100,15 +101,16 @@ def per_arm(table: pd.DataFrame, column: str) -> dict[str, float]:
 
 
 def _figures(run: Run, rows: pd.DataFrame, figure: str) -> str:
-    """List a figure per arm, each with its interval where the run has enough replicates."""
+    """List a figure per arm, each with its interval where it has one."""
     means = per_arm(analysis.measure(rows, ["arm"]), figure)
     if stats.why_none(run):
         return listed(means)
     known = stats.intervals(rows, figure)
-    return ", ".join(
-        f"{arm} {count(mean)} [{count(known[arm].low)}, {count(known[arm].high)}]"
-        for arm, mean in means.items()
-    )
+    return ", ".join(f"{arm} {count(mean)}{_bounds(known[arm])}" for arm, mean in means.items())
+
+
+def _bounds(known: stats.Interval) -> str:
+    return "" if math.isnan(known.low) else f" [{count(known.low)}, {count(known.high)}]"
 
 
 def _differences(run: Run) -> str:
@@ -129,6 +131,8 @@ def _arms_only(values: Mapping[str, float]) -> dict[str, float]:
 def _fewest(run: Run) -> str:
     table = per_arm(analysis.summary(run), "attempts")
     attempts = _arms_only(table)
+    if len(attempts) == 1:
+        return f"Over {run.length} episodes {listed(attempts)} attempts."
     fewest = min(attempts.values())
     best = [arm for arm, number in attempts.items() if number == fewest]
     text = f"Over {run.length} episodes {joined(map(name, best))} needed the fewest attempts: "
@@ -136,11 +140,7 @@ def _fewest(run: Run) -> str:
     if "A0" in attempts and "A0" not in best:
         text += f", {count(attempts['A0'] - fewest)} fewer than an agent without memory"
     if ORACLE.name in table:
-        regret = fewest - table[ORACLE.name]
-        text += f"; with perfect invalidation it would be {count(table[ORACLE.name])}"
-        text += (
-            " as well" if regret == 0 else f", {count(abs(regret))} {'fewer' if regret > 0 else 'more'}"
-        )
+        text += f"; the oracle needs {count(table[ORACLE.name])}"
     return text + "."
 
 
@@ -189,11 +189,10 @@ def _dividend(run: Run) -> str:
         return ""
     saved = analysis.dividend(run).sum()
     total = float(saved.pop("total"))
-    if total == 0:
-        return (
-            f"{name('A2D')} needed exactly as many attempts as {name('A2')}: no granularity dividend."
-        )
     halves = ", ".join(f"{half} {count(float(number))}" for half, number in saved.items() if number)
+    if total <= 0:
+        cost = f" and cost {count(-total)} ({halves})" if total else ""
+        return f"{name('A2D')} against {name('A2')}: no granularity dividend in attempts{cost}."
     text = f"The granularity dividend, attempts that A2D saves over A2, is {count(total)} ({halves})."
     for family, cause in domain(run.config["domain"]).harness_induced.items():
         if share := float(saved.get(f"{family} tasks", 0.0)):
@@ -234,7 +233,7 @@ def _invalidation(run: Run) -> str:
     governed = [arm for arm in ("A2", "A2D") if analysis.has(run, "LWG", arm)]
     if not governed:
         return ""
-    bought = "; that of ".join(f"{name(arm)} bought {_bought(run, arm)}" for arm in governed)
+    bought = "; that of ".join(f"{name(arm)} {_bought(run, arm)}" for arm in governed)
     return (
         "LWG admits exactly what the governed arms admit and never invalidates. Measured against it, "
         f"the invalidation of {bought}."
@@ -242,17 +241,20 @@ def _invalidation(run: Run) -> str:
 
 
 def _bought(run: Run, arm: str) -> str:
+    """Say what an arm has fewer or more of than LWG; attempts are always named."""
     table = analysis.summary(run)
-    saved, stale, outdated = (
-        analysis.value(table, "LWG", column) - analysis.value(table, arm, column)
-        for column in ("attempts", "stale_attempts", "outdated_uses")
-    )
-    bought = count(saved, "attempt") if saved > 0 else "no attempts"
-    if saved < 0:
-        bought += f" (it cost {count(-saved)})"
-    if stale > 0:
-        return f"{bought} and {count(stale, 'stale attempt')} fewer"
-    return f"{bought} and {count(outdated, 'outdated use')} fewer" if outdated > 0 else bought
+    said = []
+    for column, thing in (
+        ("attempts", "attempt"),
+        ("stale_attempts", "stale attempt"),
+        ("outdated_uses", "outdated use"),
+    ):
+        fewer = analysis.value(table, "LWG", column) - analysis.value(table, arm, column)
+        if fewer:
+            said.append(f"{'saved' if fewer > 0 else 'cost'} {count(abs(fewer), thing)}")
+        elif column == "attempts":
+            said.append("bought no attempts")
+    return joined(said)
 
 
 def _false_alarm(run: Run) -> str:

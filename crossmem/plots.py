@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from crossmem import analysis
 from crossmem.picture import Picture
-from crossmem.prose import count
+from crossmem.prose import Prose, count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,8 +164,13 @@ def epochs(run: Run, family: str | None = None) -> Picture:
     return Picture(figure, f"Lines per arm over the drift epochs, {of}: {said}.")
 
 
-def dividend(run: Run) -> Picture:
-    """Draw the attempts that A2D saves over A2, per drift epoch and half of the table."""
+def dividend(run: Run) -> Picture | Prose:
+    """Draw the attempts that A2D saves over A2, per drift epoch and half of the table.
+
+    Returns words where the run lacks one of the two arms.
+    """
+    if not analysis.has(run, "A2", "A2D"):
+        return Prose(("The granularity dividend needs both A2 and A2D among the arms.",), "notice")
     table = analysis.dividend(run).drop(columns="total")
     shown = table.reset_index().melt("drift_epoch", var_name="half", value_name="saved")
     with mpl.rc_context(_STYLE):

@@ -7,6 +7,7 @@ import secrets
 import shlex
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from crossmem.api.payments import Payments
     from crossmem.api.stripe_access import StripeAccess
 
+_BUILDING = threading.Lock()
+"""FastAPI filters warnings while it builds an app, and the filters belong to the whole process."""
+
 
 class Server(AppThread):
     """One running reference API. Made by `serving`; shares nothing with other servers."""
@@ -32,7 +36,8 @@ class Server(AppThread):
         """Start it, and return when it answers; `port` 0 takes a free one."""
         self.admin_token = secrets.token_urlsafe(24)
         """What `/admin/reload` wants in X-Admin-Token: fresh, and in no repr."""
-        app = create_app(domain, tables, self.admin_token, payments)
+        with _BUILDING:
+            app = create_app(domain, tables, self.admin_token, payments)
         super().__init__(app, "API server", port)
 
 

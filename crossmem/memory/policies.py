@@ -167,7 +167,7 @@ def invalidate_never(store: Store, bump: Bump) -> Iterator[Action]:  # noqa: ARG
 def restamp(store: Store, bump: Bump) -> Iterator[Action]:
     """Keep everything and take the new stamp for it: for who knows by other means what holds."""
     if kept := store.count_of(bump.table):
-        yield _restamped(bump, f"{kept} entries known to hold")
+        yield _restamped(bump, f"known to hold: {kept}")
 
 
 def drop_table(store: Store, bump: Bump) -> Iterator[Action]:
@@ -182,7 +182,7 @@ def drop_unconfirmed(store: Store, bump: Bump) -> Iterator[Action]:
     why = "its table has another version now and this response did not confirm it"
     yield from _drop(store, bump, rest, why)
     if confirmed:
-        yield _restamped(bump, f"{len(confirmed)} entries confirmed by this response")
+        yield _restamped(bump, f"confirmed by this response: {len(confirmed)}")
 
 
 def drop_changed(store: Store, bump: Bump) -> Iterator[Action]:
@@ -205,7 +205,7 @@ def drop_changed(store: Store, bump: Bump) -> Iterator[Action]:
     ]
     yield from _drop(store, bump, doomed, "the diff removed or changed it")
     if survivors := store.count_of(bump.table):
-        yield _restamped(bump, f"{survivors} entries that the diff does not touch")
+        yield _restamped(bump, f"not touched by the diff: {survivors}")
 
 
 def _starts(store: Store, bump: Bump) -> list[int]:
