@@ -24,7 +24,13 @@ class Picture:
     def png(self) -> bytes:
         """The figure as a PNG at twice the size it is shown at."""
         buffer = io.BytesIO()
-        self.figure.savefig(buffer, format="png", dpi=200, metadata={"Software": None})
+        self.figure.savefig(
+            buffer,
+            format="png",
+            dpi=200,
+            metadata={"Software": None},
+            pil_kwargs={"compress_level": 3},  # a third of the time for a tenth more bytes
+        )
         return buffer.getvalue()
 
     def save(self, path: Path) -> Path:
