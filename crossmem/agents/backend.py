@@ -101,10 +101,17 @@ class ProviderError(CrossmemError):
 class Backend(Protocol):
     """A provider's SDK behind the neutral conversation."""
 
-    model: str
-    sdk: str
-    counts_schema: bool
-    """Whether the request schema is sure to be a part of the input that the provider counts."""
+    @property
+    def model(self) -> str:
+        """The id that the provider is asked for."""
+
+    @property
+    def sdk(self) -> str:
+        """The SDK and its version."""
+
+    @property
+    def counts_schema(self) -> bool:
+        """Whether the request schema is sure to be a part of the input that the provider counts."""
 
     def ask(self, prompt: Prompt, timeout: float) -> Reply:
         """Send the conversation once, for at most `timeout` seconds; raises ProviderError."""
@@ -119,11 +126,13 @@ _SPENT = ("credit balance", "exceeded your current quota")
 def status_error(status: int, message: str, headers: Any) -> ProviderError:
     """Return the error for an HTTP status; `headers` is asked for `retry-after` alone."""
     spent = any(words in message.lower() for words in _SPENT)
+    retry_after = _seconds(headers.get("retry-after"))
+    later = "" if retry_after is None else f" (to be asked again in {retry_after:.1f} s)"
     return ProviderError(
-        f"the provider answered {status}: {one_line(message)}",
+        f"the provider answered {status}: {one_line(message)}{later}",
         transient=not spent and (status in TRANSIENT_STATUS or status >= 500),
         fatal=spent or status in FATAL_STATUS,
-        retry_after=_seconds(headers.get("retry-after")),
+        retry_after=retry_after,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import openai
 
@@ -48,7 +48,7 @@ class Chat:
     seed: int
     max_tokens: int = MAX_OUTPUT_TOKENS
     sdk: str = f"openai {openai.__version__}"
-    counts_schema: ClassVar[bool] = False
+    counts_schema: bool = False
 
     def ask(self, prompt: Prompt, timeout: float) -> Reply:
         """Send the conversation once, waiting at most `timeout` seconds for each part of the answer.
@@ -119,7 +119,7 @@ def _reply(completion: openai.types.chat.ChatCompletion, schema: dict[str, Any])
             model=completion.model,
             stop_reason=stop,
             request_id=completion._request_id,  # noqa: SLF001 (public by the SDK's documentation)
-            usage=usage.model_dump(exclude_none=True) if usage else None,
+            usage=usage.model_dump(exclude_none=True, warnings=False) if usage else None,
         ),
     )
 

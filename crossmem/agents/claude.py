@@ -139,6 +139,6 @@ def _reply(message: anthropic.types.Message, schema: dict[str, Any]) -> Reply:
             model=message.model,
             stop_reason=message.stop_reason,
             request_id=message._request_id,  # noqa: SLF001 (public by the SDK's documentation)
-            usage=usage.model_dump(exclude_none=True) if usage is not None else None,
+            usage=usage.model_dump(exclude_none=True, warnings=False) if usage is not None else None,
         ),
     )
