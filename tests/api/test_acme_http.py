@@ -266,6 +266,16 @@ def test_stopping_leaves_no_thread_behind(tables: Path) -> None:
     assert not any(thread.is_alive() for thread in left)
 
 
+def test_stopping_closes_the_connections_to_stripe(
+    tables: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[httpx.Client] = []
+    monkeypatch.setattr(httpx.Client, "close", closed.append)
+    with serving("acme", tables):
+        assert closed == []
+    assert len(closed) == 1
+
+
 def test_serve_shows_a_person_how_to_make_a_drift() -> None:
     code = "from crossmem.api.server import serve; serve('acme', 0)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as run:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossmem.api import tables_of
@@ -40,7 +40,7 @@ def judged(request: dict[str, Any], tables: Tables) -> Verdict:
 
 # Words of the tables, words that are part of a fix, and anything else.
 codes = st.sampled_from(
-    ["GROW20", "SPRING24", "LAUNCH50", *CODES.values(), "annual", "25", "NOPE"]
+    ["GROW20", "SPRING24", "LAUNCH50", *CODES.values(), "annual", "25", "NOPE", "GROW20X"]
 ) | st.text(min_size=1, max_size=6)
 charges = st.builds(
     charge,
@@ -87,6 +87,7 @@ def test_merging_all_suggestions_is_accepted_in_one_go(request: dict[str, Any], 
 
 @unhurried
 @given(request=charges)
+@example(request=charge(promo_codes=["GROW20X", "GROW20"]))
 def test_the_prose_of_a_refused_charge_never_holds_a_suggested_value(
     request: dict[str, Any], world: Tables
 ) -> None:
