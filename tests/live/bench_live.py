@@ -1,0 +1,68 @@
+"""How long n arms take at once against a slow provider, compared with the slowest of them alone."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from crossmem import streams
+from crossmem.paths import RESULTS_VARIABLE
+from crossmem.study import run
+
+from .fakes import Answer, Asked, competent, providing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crossmem.streams import Stream
+
+ARMS = "A0,A1,A2,A3,LW,LWG"
+BOUND = 1.3
+
+
+def live_ratio(episodes: int = 8, answer_s: float = 0.5) -> tuple[float, float]:
+    """Return the time of `ARMS` at once to that of the slowest of them alone, and its bound.
+
+    Over the first `episodes` of Phase 1, against a provider of the tests' own that answers each request
+    after `answer_s` seconds. Both times are those of whole runs, preflight included.
+    """
+
+    def slow(asked: Asked) -> Answer:
+        answer = competent(asked)
+        return Answer(answer.request, after=answer_s)
+
+    with providing(slow) as provider, _short_runs(provider.url, episodes):
+        at_once, slowest = _timed(ARMS)
+        alone, _ = _timed(slowest)
+    return at_once / alone, BOUND
+
+
+def _timed(arms: str) -> tuple[float, str]:
+    """Return how long a run takes, and which arm needed the most attempts."""
+    started = time.perf_counter()
+    found = run("phase1", model="haiku", arms=arms)
+    seconds = time.perf_counter() - started
+    attempts = found.rows.groupby("arm")["attempts"].sum()
+    return seconds, str(attempts.idxmax())
+
+
+@contextmanager
+def _short_runs(url: str, episodes: int) -> Iterator[None]:
+    load = streams.load
+
+    def first(name: str) -> Stream:
+        stream = load(name)
+        return stream.model_copy(update={"episodes": stream.episodes[:episodes]})
+
+    with tempfile.TemporaryDirectory(prefix="crossmem-bench-") as folder:
+        settings = {
+            "ANTHROPIC_BASE_URL": url,
+            "ANTHROPIC_API_KEY": "a key that no server looks at",
+            RESULTS_VARIABLE: folder,
+        }
+        with patch.dict(os.environ, settings), patch.object(streams, "load", first):
+            yield

@@ -1,0 +1,83 @@
+"""Live runs of the study in this process or one of its own, over streams that are short."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crossmem.results import Run, load
+from crossmem.study import run
+
+if TYPE_CHECKING:
+    from crossmem.streams import Stream
+
+KEY = "sk-ant-test-not-to-be-found-7c31e9d04ab8"
+MODELS = {"Messages": "haiku", "chat completions": "openai/some-model"}
+
+_SIX = (0, 4, 5, 1, 16, 8)
+"""Flour, an amount, flour again, a pair; after the drift flour once more, and the pair again."""
+
+
+def short(stream: Stream, episodes: tuple[int, ...] = _SIX, drift: int = 4) -> Stream:
+    """Return a stream of some episodes of `stream`, with its first drift before the `drift`th."""
+    chosen = [
+        stream.episodes[index].model_copy(update={"index": number})
+        for number, index in enumerate(episodes)
+    ]
+    event = stream.drift_events[0].model_copy(update={"before": drift})
+    return stream.model_copy(update={"episodes": chosen, "drift_events": [event], "budget": []})
+
+
+def live(**given: Any) -> Run:
+    """Run Phase 1 with a model, two arms unless others are named."""
+    return run("phase1", **{"model": "haiku", "arms": "A0,A2", **given})
+
+
+def failures(of: Run, arm: str = "A0") -> list[str | None]:
+    """Return by whom each episode of an arm failed, None where it did not."""
+    return [row.failed_by for row in of.results.rows if row.arm == arm]
+
+
+def problems(of: Run) -> list[str]:
+    """Return what the attempts of a run say went wrong with the model's answer."""
+    return [attempt.error for attempt in of.results.attempts if attempt.error]
+
+
+RUN = "from crossmem.study import run; print(run('phase1', **json.loads(sys.argv[1])).path)"
+
+
+def start(*hook: str, **given: Any) -> subprocess.Popen[str]:
+    """Start a live run in a process of its own; `hook` is run before it."""
+    code = "\n".join(["import json, os, sys", *hook, RUN])
+    command = [sys.executable, "-c", code, json.dumps({"model": "haiku", "arms": "A0,A2", **given})]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finished(process: subprocess.Popen[str]) -> Run:
+    """Return the run of a process that ends well."""
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return load(Path(out.strip()))
+
+
+SHORT = f"""
+sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
+from crossmem import streams
+from live.helpers import short
+load = streams.load
+streams.load = lambda name: short(load(name))
+"""
+"""What makes every stream one of six episodes in a process of its own."""
+
+
+def rows(of: Run) -> list[dict[str, Any]]:
+    """Return the rows of a run but for what a clock says."""
+    return [row.model_dump(exclude={"latency_s"}) for row in of.results.rows]
+
+
+def unfinished(folder: Path) -> list[Path]:
+    """Return the folders of runs that did not come to their end."""
+    return sorted((folder / ".runs").iterdir())

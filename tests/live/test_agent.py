@@ -1,0 +1,263 @@
+"""What a model is asked, through the real SDKs, and that nothing but the agent differs between runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from crossmem import streams
+from crossmem.agents.prompts import HINT_STYLES
+from crossmem.parameters import read
+from crossmem.study import prompter_for, run, world_of
+
+from .fakes import Asked, ChatCompletions, Messages, competent
+from .helpers import KEY, MODELS, live
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from crossmem.results import Run
+
+    from .fakes import Provider
+
+pytestmark = pytest.mark.usefixtures("six")
+
+ALL = "A0,A1,A1N,LW,LWG,A2,A2D,A2C,A2V,A3"
+OF_THE_AGENT = {
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "total_tokens",
+    "tokens_source",
+    "latency_s",
+}
+
+
+def without(records: list[Any], *names: str) -> list[dict[str, Any]]:
+    left_out = OF_THE_AGENT | {"evidence", *names}
+    return [{k: v for k, v in record.model_dump().items() if k not in left_out} for record in records]
+
+
+@pytest.mark.parametrize("api", MODELS)
+def test_mock_and_live_runs_differ_in_the_agent_only(provider: Provider, api: str) -> None:
+    mock = run("phase1", model="haiku", mock=True, arms=ALL)
+    run_live = live(model=MODELS[api], arms=ALL)
+    for part in ("rows", "events", "attempts"):
+        expected, found = (without(getattr(each.results, part)) for each in (mock, run_live))
+        assert found == expected
+    assert {row.tokens_source for row in run_live.results.rows} == {"reported"}
+    assert {row.tokens_source for row in mock.results.rows} == {"estimated"}
+    assert any(row.stale_attempt for row in run_live.results.rows)
+    differ = {
+        name
+        for name in mock.config["parameters"]
+        if mock.config["parameters"][name] != run_live.config["parameters"][name]
+    }
+    assert differ <= {"mock", "model"}
+
+
+# -- the Messages API ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(provider: Provider) -> list[Asked]:
+    """All that was asked in a run of two arms, the preflight first."""
+    live(arms="A0,A2")
+    return provider.asked
+
+
+def the_schema(results: Path) -> Any:
+    stream = streams.load("phase1")
+    with world_of(stream, results.with_name("tables")) as (api, _):
+        prompter = prompter_for(read("phase1", {"mock": True}), stream, api)
+    return prompter.disclosed(stream.episodes[0].task).request_schema
+
+
+def test_the_tool_is_forced_and_its_schema_is_the_apis_own(asked: list[Asked], results: Path) -> None:
+    schema = the_schema(results)
+    assert schema["properties"]["ingredients"]
+    for each in asked:
+        (tool,) = each.body["tools"]
+        assert tool["name"] == "submit_request"
+        assert tool["input_schema"] == schema
+        assert each.body["tool_choice"] == {
+            "type": "tool",
+            "name": "submit_request",
+            "disable_parallel_tool_use": True,
+        }
+
+
+def test_no_sampling_parameter_and_no_stream_is_asked_for(asked: list[Asked]) -> None:
+    members = {"model", "max_tokens", "system", "tools", "tool_choice", "messages"}
+    for each in asked:
+        assert set(each.body) == members
+        assert each.path == Messages.path
+        assert KEY in {each.headers.get("x-api-key"), each.headers["authorization"].split()[-1]}
+
+
+def test_the_stable_part_stands_first_marked_for_caching_and_is_the_same_in_every_request(
+    asked: list[Asked],
+) -> None:
+    prefixes = set()
+    for each in asked:
+        stable, *memory = each.body["system"]
+        assert stable["cache_control"] == {"type": "ephemeral"}
+        assert json.dumps(each.body).count("cache_control") == 1
+        assert len(memory) <= 1
+        assert all(block["text"].startswith(HINT_STYLES["amendment"]) for block in memory)
+        prefixes.add(json.dumps([each.body["tools"], stable]))
+        start = each.raw.index(b'"tools"')
+        prefixes.add(each.raw[start : each.raw.index(b"]", start) + 1].decode())
+    assert len(prefixes) == 2
+    assert any(len(each.body["system"]) == 2 for each in asked)
+    assert "exactly as provided" in asked[0].system
+    assert "- USE_SPECIFIC_BRAND" in asked[0].system
+
+
+def test_memory_is_put_forward_in_the_style_of_the_run(provider: Provider) -> None:
+    live(arms="A2", hint_style="append")
+    blocks = {block["text"] for asked in provider.asked for block in asked.body["system"][1:]}
+    assert blocks
+    assert all(block.startswith(HINT_STYLES["append"]) for block in blocks)
+
+
+def test_a_refusal_goes_back_as_the_result_of_the_tool_call_and_says_that_it_is_an_error(
+    asked: list[Asked],
+) -> None:
+    retries = [each.body["messages"] for each in asked if len(each.body["messages"]) > 1]
+    assert retries
+    for task, call, result in retries:
+        assert [task["role"], call["role"], result["role"]] == ["user", "assistant", "user"]
+        assert call["content"][0]["type"] == "tool_use"
+        (block,) = result["content"]
+        assert (block["type"], block["is_error"]) == ("tool_result", True)
+        assert block["tool_use_id"] == call["content"][0]["id"]
+        assert json.loads(block["content"])["status"] == 422
+
+
+def assert_no_call_is_left_dangling(messages: list[dict[str, Any]]) -> None:
+    roles = [message["role"] for message in messages]
+    assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"]
+    for message, after in pairwise(messages):
+        if message["role"] == "user":
+            continue
+        if isinstance(message["content"], str):
+            assert isinstance(after["content"], str)
+        else:
+            (call,), (answer,) = message["content"], after["content"]
+            assert (call["type"], answer["type"]) == ("tool_use", "tool_result")
+            assert call["id"] == answer["tool_use_id"]
+
+
+def test_no_tool_call_is_left_dangling(asked: list[Asked]) -> None:
+    for each in asked:
+        assert_no_call_is_left_dangling(each.body["messages"])
+
+
+def test_cache_reads_and_writes_are_counted_apart_and_in_the_total(provider: Provider) -> None:
+    usage = {
+        "input_tokens": 300,
+        "output_tokens": 40,
+        "cache_creation_input_tokens": 500,
+        "cache_read_input_tokens": 7,
+        "service_tier": "standard",
+    }
+    provider.script = lambda asked: replace(competent(asked), usage=usage)
+    found = live(arms="A0")
+    for row in found.results.rows:
+        assert row.input_tokens == 300 * row.attempts
+        assert row.output_tokens == 40 * row.attempts
+        assert row.cache_write_tokens == 500 * row.attempts
+        assert row.cache_read_tokens == 7 * row.attempts
+        assert row.total_tokens == 847 * row.attempts
+    assert found.config["preflight"][0]["usage"] == usage
+
+
+# -- chat completions ----------------------------------------------------------------------------
+
+
+def test_chat_completions_ask_for_the_apis_own_schema(provider: Provider, results: Path) -> None:
+    live(model=MODELS["chat completions"])
+    for each in provider.asked:
+        assert each.path == ChatCompletions.path
+        assert each.headers["authorization"] == f"Bearer {KEY}"
+        assert set(each.body) == {
+            "model",
+            "messages",
+            "response_format",
+            "max_completion_tokens",
+            "seed",
+        }
+        assert each.body["model"] == "some-model"
+        assert each.body["response_format"]["type"] == "json_schema"
+        roles = [message["role"] for message in each.body["messages"]]
+        assert roles == ["system", "user", *["assistant", "user"] * (len(roles) // 2 - 1)]
+    assert provider.asked[0].body["response_format"]["json_schema"]["schema"] == the_schema(results)
+
+
+def test_the_seed_of_a_chat_is_the_runs_plus_the_replicate(provider: Provider) -> None:
+    live(model=MODELS["chat completions"], arms="A0", seed=40, replicates=2)
+    assert {each.body["seed"] for each in provider.asked} == {40, 41}
+
+
+def test_cached_input_of_a_chat_is_counted_apart(provider: Provider) -> None:
+    usage = {
+        "prompt_tokens": 900,
+        "completion_tokens": 50,
+        "total_tokens": 950,
+        "prompt_tokens_details": {"cached_tokens": 600},
+    }
+    provider.script = lambda asked: replace(competent(asked), usage=usage)
+    found = live(model=MODELS["chat completions"], arms="A0")
+    for row in found.results.rows:
+        assert row.input_tokens == 300 * row.attempts
+        assert row.cache_read_tokens == 600 * row.attempts
+        assert row.total_tokens == 950 * row.attempts
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+def stem(of: Run) -> str:
+    return of.path.stem.rpartition("_")[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "id_", "label"),
+    [
+        ("haiku", "claude-haiku-4-5", "haiku"),
+        ("sonnet", "claude-sonnet-4-6", "sonnet"),
+        ("claude-another-9", "claude-another-9", "claude-another-9"),
+        ("openai/org/model:7b", "org/model:7b", "openai-org-model-7b"),
+    ],
+)
+def test_a_model_is_asked_for_by_its_id_and_named_in_the_results_file(
+    provider: Provider, model: str, id_: str, label: str
+) -> None:
+    found = live(model=model, arms="A0")
+    assert {each.body["model"] for each in provider.asked} == {id_}
+    assert stem(found) == f"phase1_single_{label}"
+    assert found.config["model"]["id"] == id_
+
+
+def test_the_default_model_comes_from_the_environment(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PILOT_MODEL", "sonnet")
+    found = live(model="", arms="A0")
+    assert {each.body["model"] for each in provider.asked} == {"claude-sonnet-4-6"}
+    assert stem(found) == "phase1_single_sonnet"
+
+
+def test_the_evidence_of_every_answer_is_in_the_results(provider: Provider) -> None:
+    found = live(arms="A0")
+    for attempt in found.results.attempts:
+        assert attempt.evidence is not None
+        assert attempt.evidence["model"] == "claude-haiku-4-5"
+        assert attempt.evidence["stop_reason"] == "tool_use"
+        assert str(attempt.evidence["request_id"]).startswith("req_")

@@ -1,0 +1,243 @@
+"""Live runs that are limited, interrupted or killed keep what is paid for and pay nothing twice."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from contextlib import suppress
+from dataclasses import replace
+from threading import Barrier, BrokenBarrierError, Lock
+from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
+
+import pytest
+
+from crossmem import streams
+from crossmem.agents.meter import PRICES_OF, BudgetSpentError
+from crossmem.agents.staff import staff
+from crossmem.errors import CrossmemError
+from crossmem.parameters import read
+
+from .bench_live import live_ratio
+from .fakes import Answer, Asked, Provider, competent
+from .helpers import KEY, SHORT, finished, live, rows, start, unfinished
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from subprocess import Popen
+
+ARMS = "A0,A1,A2,A3"
+
+
+# -- at once -------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("six")
+def test_arms_and_replicates_run_at_once_up_to_max_concurrency(provider: Provider) -> None:
+    """Four of them meet at the provider: each waits there until the other three have come."""
+    meeting, lock = Barrier(4), Lock()
+    inside, most = 0, 0
+
+    def script(asked: Asked) -> Answer:
+        nonlocal inside, most
+        if asked.number == 0:
+            return competent(asked)
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        with suppress(BrokenBarrierError):
+            meeting.wait(0.5)
+        with lock:
+            inside -= 1
+        return competent(asked)
+
+    provider.script = script
+    live(arms="A0,A1,A2", replicates=2, max_concurrency=4)
+    assert most == 4
+
+
+def test_a_local_model_is_asked_by_one_arm_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crossmem.agents.models.check", lambda _: None)
+    given = {"max_concurrency": 4}
+    with staff(read("phase1", {"mock": True, **given})) as workers:
+        assert workers.at_once(9) == 9
+        for model, number in (("local", 1), ("haiku", 4)):
+            parameters = read("phase1", {"model": model, **given})
+            assert replace(workers, parameters=parameters, backend_of=Mock()).at_once(9) == number
+
+
+def test_the_benchmark_of_arms_at_once_works(results: Path) -> None:
+    """Its ratio is judged by `make bench`, not here."""
+    ratio, bound = live_ratio(episodes=2, answer_s=0.05)
+    assert ratio > 0
+    assert bound == 1.3
+
+
+# -- limits --------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("six")
+def test_a_run_stops_at_its_token_limit_and_goes_on_under_a_larger_one(
+    provider: Provider, results: Path
+) -> None:
+    whole = live(arms=ARMS)
+    expected = provider.calls()
+    total = sum(row.total_tokens for row in whole.results.rows)
+    provider.asked.clear()
+
+    limit = total // 2
+    with pytest.raises(BudgetSpentError, match=r"tokens spent, max_tokens_total") as caught:
+        live(arms=ARMS, max_tokens_total=limit)
+    assert "resume=True completes it" in str(caught.value)
+    assert len(unfinished(results)) == 1
+    spent = provider.calls()
+    assert sum(spent.values()) < sum(expected.values())
+
+    provider.asked.clear()
+    with pytest.raises(BudgetSpentError):
+        live(arms=ARMS, max_tokens_total=limit, resume=True)
+    assert sum(provider.calls().values()) == 0
+
+    provider.asked.clear()
+    found = live(arms=ARMS, max_tokens_total=10 * total, resume=True)
+    assert spent + provider.calls() == expected
+    assert rows(found) == rows(whole)
+    assert len(found.config["preflight"]) == 3
+    assert unfinished(results) == []
+
+
+@pytest.mark.usefixtures("six")
+def test_a_run_stops_at_its_price_limit(provider: Provider) -> None:
+    usage = {
+        "input_tokens": 100_000,
+        "output_tokens": 20_000,
+        "cache_read_input_tokens": 1_000_000,
+        "cache_creation_input_tokens": 80_000,
+    }
+    each = 0.1 + 0.1 + 0.1 + 0.1
+    provider.script = lambda asked: replace(competent(asked), usage=usage)
+    with pytest.raises(BudgetSpentError, match=rf"dollars spent \(prices of {PRICES_OF}\)") as caught:
+        live(arms="A0", max_cost_usd=3 * each - 0.01)
+    spent = re.search(r"(\d+\.\d\d) US dollars", str(caught.value))
+    assert spent is not None
+    assert float(spent[1]) == pytest.approx((len(provider.asked) - 1) * each)
+    assert len(provider.asked) - 1 in {3, 4}
+    assert live(arms="A0", max_cost_usd=100.0, resume=True).results.rows[-1].success
+
+
+# -- failures that stop a run --------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("six")
+def test_a_key_revoked_in_mid_run_stops_it_in_one_line_and_resumably(
+    provider: Provider, results: Path
+) -> None:
+    whole = live()
+    provider.asked.clear()
+    revoked = Answer(status=401, error=f"invalid x-api-key {KEY}")
+    provider.script = lambda asked: revoked if asked.number > 6 else competent(asked)
+    with pytest.raises(CrossmemError, match="401: invalid x-api-key") as caught:
+        live()
+    assert "\n" not in str(caught.value)
+    assert "resume=True completes it" in str(caught.value)
+    provider.script = competent
+    assert rows(live(resume=True)) == rows(whole)
+    assert unfinished(results) == []
+
+
+# -- kills and interrupts ------------------------------------------------------------------------
+
+
+def until(process: Popen[str], provider: Provider, number: int) -> None:
+    """Return as soon as the provider has been asked `number` times."""
+    deadline = time.monotonic() + 60
+    while len(provider.asked) < number:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def journalled(folder: Path) -> int:
+    return sum(path.read_bytes().count(b"\n") - 1 for path in folder.glob(".runs/*/*.journal"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", [9, 30, 60])
+def test_a_run_killed_in_the_middle_repeats_no_finished_episode(
+    provider: Provider, results: Path, asked: int
+) -> None:
+    stream = streams.load("phase1")
+    whole = finished(start())
+    expected = provider.calls()
+    provider.asked.clear()
+
+    provider.script = lambda each: replace(competent(each), after=0.02)
+    process = start()
+    until(process, provider, asked)
+    process.kill()
+    process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGKILL
+    kept = journalled(results)
+    before = provider.calls()
+    assert 0 < kept < 2 * len(stream.episodes)
+
+    provider.asked.clear()
+    found = finished(start(resume=True))
+    assert rows(found) == rows(whole)
+    repeated = before + provider.calls() - expected
+    in_flight = {task for task, _ in repeated}
+    assert len(in_flight) <= 2  # one episode an arm
+    assert expected <= before + provider.calls()
+    assert len(found.config["preflight"]) == 2
+
+
+WAITS = {
+    "a wait that was asked for": Answer(status=429, error="slow down", headers={"retry-after": "50"}),
+    "an answer that does not come": Answer({}, after=200),
+    "an answer that trickles in": Answer({}, trickle=0.5),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.parametrize("where", ["preflight", "episode"])
+def test_ctrl_c_during_a_long_wait_ends_within_seconds(
+    provider: Provider, results: Path, wait: str, where: str
+) -> None:
+    answered = 0 if where == "preflight" else 5
+    provider.script = lambda asked: competent(asked) if asked.number < answered else WAITS[wait]
+    process = start(episode_timeout_s=280)
+    until(process, provider, answered + 1)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    _, err = process.communicate(timeout=60)
+    assert time.monotonic() - started < 5
+    assert process.returncode not in (0, None)
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    assert list(results.glob("*.json")) == []
+    if where == "episode":
+        assert "resume=True completes it" in err
+        provider.script = competent
+        assert all(row.success for row in finished(start(resume=True)).results.rows)
+
+
+@pytest.mark.slow
+def test_waits_and_progress_are_told_in_the_terminal(provider: Provider) -> None:
+    busy: list[Any] = []
+
+    def script(asked: Asked) -> Answer:
+        if asked.number == 3 and not busy:
+            busy.append(asked)
+            return Answer(status=529, error="Overloaded", headers={"retry-after": "0.3"})
+        return competent(asked)
+
+    provider.script = script
+    process = start(SHORT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert re.search(r"A[02]-0 waits 0\.3 s: the provider answered 529: Overloaded", err)
+    assert "Expected: 12 episodes" in err
+    assert "12/12" in err
+    assert len(out.splitlines()) == 1
