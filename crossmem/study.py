@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -166,12 +166,16 @@ class _Study:
         self.meter = self.parameters.meter()
         total = len(jobs) * len(self.stream.episodes)
         with (
+            self._journals(jobs) as journals,
             tqdm(
                 total=total, desc=self.folder.name, unit="episode", file=sys.stderr, mininterval=0.5
             ) as bar,
             ThreadPoolExecutor(self.workers.at_once(len(jobs))) as pool,
         ):
-            futures = [pool.submit(self._replay, *job, bar) for job in jobs]
+            futures = [
+                pool.submit(self._replay, *job, journal, bar)
+                for job, journal in zip(jobs, journals, strict=True)
+            ]
             try:
                 for future in as_completed(futures):
                     future.result()
@@ -189,17 +193,30 @@ class _Study:
     def _way_on(self) -> str:
         return f"The journal stays in {self.folder}; the same run with resume=True completes it"
 
-    def _replay(self, arm: Arm, replicate: int, bar: tqdm[Any]) -> list[EpisodeRecord]:
+    @contextmanager
+    def _journals(self, jobs: list[tuple[Arm, int]]) -> Iterator[list[Journal]]:
+        """Open every journal and count what they hold, before any arm asks whether there is budget."""
+        same = identity(self.parameters, self.stream)
+        with ExitStack() as stack:
+            journals = []
+            for arm, replicate in jobs:
+                header = {**same, "arm": arm.name, "replicate": replicate}
+                path = self.folder / f"{arm.name}-{replicate}.journal"
+                journals.append(stack.enter_context(Journal(path, header)))
+            for journal in journals:
+                for record in journal.records:
+                    self.meter.add(record.row)
+            yield journals
+
+    def _replay(
+        self, arm: Arm, replicate: int, journal: Journal, bar: tqdm[Any]
+    ) -> list[EpisodeRecord]:
         """Replay the stream through one arm, from where its journal ends."""
         name = f"{arm.name}-{replicate}"
         tables = self.folder / "tables" / name
         shutil.rmtree(tables, ignore_errors=True)  # left by a killed run: the journal is the truth
         tables.parent.mkdir(exist_ok=True)
-        header = {**identity(self.parameters, self.stream), "arm": arm.name, "replicate": replicate}
-        with (
-            Journal(self.folder / f"{name}.journal", header) as journal,
-            world_of(self.stream, tables, self.parameters.stripe_access()) as (api, world),
-        ):
+        with world_of(self.stream, tables, self.parameters.stripe_access()) as (api, world):
             prompter = self._prompter_over(api)
             agent = self.workers.agent(
                 prompter,
@@ -211,8 +228,6 @@ class _Study:
             replay.replicate, replay.run_name = replicate, self.folder.name
             records = journal.records
             replay.catch_up(records)
-            for record in records:
-                self.meter.add(record.row)
             bar.update(len(records))
             self._go_on(replay, journal, bar)
         shutil.rmtree(tables)
