@@ -270,7 +270,7 @@ def test_stopping_closes_the_connections_to_stripe(
     tables: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[httpx.Client] = []
-    monkeypatch.setattr(httpx.Client, "close", closed.append)
+    monkeypatch.setattr(httpx.Client, "close", lambda self: closed.append(self))  # noqa: PLW0108
     with serving("acme", tables):
         assert closed == []
     assert len(closed) == 1
