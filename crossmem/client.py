@@ -31,12 +31,23 @@ class ServerGoneError(CrossmemError):
     """The API does not answer any more; the run stops and can be resumed."""
 
 
+@dataclass(frozen=True)
+class Routes:
+    """The paths of a server; `endpoints` maps ours to theirs where they differ."""
+
+    endpoints: Mapping[str, str] = field(default_factory=dict)
+    reload: str = "/admin/reload"
+    token_header: str = "X-Admin-Token"  # noqa: S105
+    versions: str | None = "/tables"
+
+
 @dataclass
 class ApiClient:
     """Speaks to one server over one kept-alive connection. The admin token is never shown."""
 
     url: str
     admin_token: str = field(repr=False)
+    routes: Routes = field(default_factory=Routes)
 
     def __post_init__(self) -> None:
         self._http = httpx.Client(base_url=self.url, timeout=TIMEOUT_S, trust_env=False)
@@ -56,12 +67,14 @@ class ApiClient:
         self, endpoint: str, request: Body, headers: Mapping[str, str] | None = None
     ) -> Response:
         """Send a request and read the answer, accepted or not."""
-        answer = self._send("POST", endpoint, json=request, headers=headers)
+        answer = self._send("POST", self._theirs(endpoint), json=request, headers=headers)
         return read_response(answer.status_code, _json(answer))
 
     def versions(self) -> Mapping[str, str]:
-        """Read the version of every table."""
-        answer = self._send("GET", "/tables")
+        """Read the version of every table; raises CrossmemError where the server tells none."""
+        if self.routes.versions is None:
+            raise CrossmemError(f"the API at {self.url} has no endpoint for versions")
+        answer = self._send("GET", self.routes.versions)
         return read_response(answer.status_code, _json(answer)).stamps
 
     def reload(self) -> tuple[TableDiff, ...]:
@@ -69,16 +82,21 @@ class ApiClient:
 
         Raises CrossmemError where the server refuses the files.
         """
-        answer = self._send("POST", "/admin/reload", headers={"X-Admin-Token": self.admin_token})
+        answer = self._send(
+            "POST", self.routes.reload, headers={self.routes.token_header: self.admin_token}
+        )
         body = _json(answer)
-        if answer.status_code != 200:
+        if not 200 <= answer.status_code < 300:
             reason = read_response(answer.status_code, body).detail
             raise CrossmemError(f"the server did not reload its tables: {answer.status_code} {reason}")
         return read_reload(body)
 
     def disclosure(self, endpoint: str) -> Disclosure:
         """Read the action vocabulary and the request schema of `endpoint` from the OpenAPI document."""
-        return read_disclosure(_json(self._send("GET", "/openapi.json")), endpoint)
+        return read_disclosure(_json(self._send("GET", "/openapi.json")), self._theirs(endpoint))
+
+    def _theirs(self, endpoint: str) -> str:
+        return self.routes.endpoints.get(endpoint, endpoint)
 
     def _send(
         self, method: str, path: str, *, json: Json = None, headers: Mapping[str, str] | None = None

@@ -172,6 +172,7 @@ class TableDiff(_Tolerant):
     from_version: str | None = None
     to_version: str | None = None
     diff: ListDiff | DictDiff | None = None
+    source: Literal["server", "harness"] = "server"
 
     @field_validator("diff", mode="wrap")
     @classmethod

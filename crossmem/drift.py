@@ -8,31 +8,78 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
+from crossmem.contract import DictDiff, Json, ListDiff, TableDiff
 from crossmem.errors import CrossmemError, InputError, unknown
 from crossmem.paths import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from crossmem.client import ApiClient
-    from crossmem.contract import Json, TableDiff
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table file, read: `rows` maps a category to its values, or a row key to its value."""
+    """A table file, read: `rows` maps a category to its values, or a row key to its value.
+
+    `content` is the file as it was, members included that nobody here knows.
+    """
 
     name: str
     version: str
     rows: Mapping[str, Json]
+    content: Mapping[str, Json] = field(default_factory=dict, compare=False, repr=False)
 
 
-Companions = Callable[["Mapping[str, Mapping[str, Json]]"], "Mapping[str, Mapping[str, Json]]"]
+@dataclass(frozen=True)
+class Layout:
+    """Where table files and snapshots lie in `folder`, and which members hold version and rows.
+
+    `{table}` and `{name}` stand for the names of a table and a snapshot.
+    """
+
+    folder: Path
+    file: str = "{table}.json"
+    snapshot_file: str = "{table}.snapshots/{name}.json"
+    version: str = "version"
+    rows: str = "rows"
+
+    def table(self, name: str) -> Path:
+        """Return the file of a table."""
+        return self.folder / self.file.format(table=name)
+
+    def snapshot(self, table: str, name: str) -> Path:
+        """Return the file of a snapshot."""
+        return self.folder / self.snapshot_file.format(table=table, name=name)
+
+    def snapshots(self, table: str) -> list[str]:
+        """Return the names of the snapshots of `table`."""
+        before, _, after = self.snapshot_file.format(table=table, name="\0").partition("\0")
+        found = self.folder.glob(f"{before}*{after}")
+        names = [str(path.relative_to(self.folder)) for path in found]
+        return sorted(name[len(before) : len(name) - len(after)] for name in names)
+
+    def read(self, path: Path) -> Table:
+        """Read a table file; raises InputError where it is none."""
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            name = str(content.get("table") or path.stem)
+            return Table(name, str(content[self.version]), dict(content[self.rows]), content)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path} is no table file: {error!r}") from None
+
+    def write(self, name: str, table: Table) -> None:
+        """Put a table into place, atomically; members that nobody here knows stay."""
+        content = {**table.content, self.version: table.version, self.rows: table.rows}
+        with whole(self.table(name)) as draft:
+            draft.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+Companions = Callable[[Mapping[str, Mapping[str, Json]]], Mapping[str, Mapping[str, Json]]]
 
 
 def no_companions(_: Mapping[str, Mapping[str, Json]]) -> Mapping[str, Mapping[str, Json]]:
@@ -47,65 +94,102 @@ class World:
     they are written at the start and at each swap, under a version of their own.
     """
 
-    def __init__(self, source: Path, folder: Path, companions: Companions = no_companions) -> None:
-        """Copy the tables of `source` with their snapshots into `folder`, which must not exist."""
-        shutil.copytree(source, folder)
-        self.folder = folder
+    def __init__(
+        self, layout: Layout, names: Sequence[str], companions: Companions = no_companions
+    ) -> None:
+        """Take charge of the tables `names` in a folder that belongs to one server."""
+        self.layout = layout
         self._companions = companions
         self._swaps = 0
-        self._base = {path.stem: read_table(path) for path in sorted(folder.glob("*.json"))}
-        if not self._base:
-            raise InputError(f"{source} holds no table files")
+        self._base = {name: layout.read(layout.table(name)) for name in names}
         self.live = dict(self._base)
         self._put(self._derived(self._base))
-
-    def snapshots(self, table: str) -> list[str]:
-        """Return the names of the snapshots of `table`."""
-        return sorted(path.stem for path in (self.folder / f"{table}.snapshots").glob("*.json"))
 
     def swap(self, table: str, snapshot: str, api: ApiClient) -> tuple[TableDiff, ...]:
         """Put `snapshot` in the place of `table` and have the server reload; return the diffs.
 
-        Every file is swapped atomically, companions before the one reload. Raises InputError for an
-        unknown table or snapshot and CrossmemError where the server does not take the files; the old
-        ones are put back then.
+        Every file is swapped atomically, companions before the one reload. Where the server gives no
+        diff of a table that was swapped, it is computed here. Raises InputError for an unknown table or
+        snapshot and CrossmemError where the server does not take the files; the old ones are put back.
         """
         for thing, name, choices in (
             ("table", table, list(self.live)),
-            (f"snapshot of {table}", snapshot, self.snapshots(table)),
+            (f"snapshot of {table}", snapshot, self.layout.snapshots(table)),
         ):
             if name not in choices:
                 raise unknown(thing, name, choices)
         self._swaps += 1
-        new = read_table(self.folder / f"{table}.snapshots" / f"{snapshot}.json")
+        new = replace(self.layout.read(self.layout.snapshot(table, snapshot)), name=table)
         before = dict(self.live)
         self._put({table: new, **self._derived({**self._base, table: new})})
+        changed = [name for name in self.live if self.live[name] != before[name]]
         try:
-            return api.reload()
+            given = {diff.table: diff for diff in api.reload()}
         except CrossmemError:
-            self._put({name: before[name] for name in self.live if self.live[name] != before[name]})
+            self._put({name: before[name] for name in changed})
             raise
+        return tuple(
+            given[name]
+            if name in given and given[name].diff is not None
+            else difference(before[name], self.live[name])
+            for name in changed
+        )
 
     def _derived(self, tables: Mapping[str, Table]) -> dict[str, Table]:
         """Return the companion tables; their versions count the swaps."""
         rows = self._companions({name: table.rows for name, table in tables.items()})
         return {
-            name: Table(name, f"{self._base[name].version}+{self._swaps}", changed)
+            name: replace(
+                self._base[name], version=f"{self._base[name].version}+{self._swaps}", rows=changed
+            )
             for name, changed in rows.items()
         }
 
     def _put(self, tables: Mapping[str, Table]) -> None:
         for name, table in tables.items():
-            content = {"table": table.name, "version": table.version, "rows": table.rows}
-            with whole(self.folder / f"{name}.json") as draft:
-                draft.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+            self.layout.write(name, table)
             self.live[name] = table
 
 
+def private_copy(source: Path, folder: Path, companions: Companions = no_companions) -> World:
+    """Copy the tables of `source` with their snapshots into `folder`, which must not exist."""
+    shutil.copytree(source, folder)
+    names = sorted(path.stem for path in folder.glob("*.json"))
+    if not names:
+        raise InputError(f"{source} holds no table files")
+    return World(Layout(folder), names, companions)
+
+
+def difference(old: Table, new: Table) -> TableDiff:
+    """Return what changed between two states of a table, marked as computed by the harness."""
+    diff: ListDiff | DictDiff
+    if all(isinstance(value, list) for value in [*old.rows.values(), *new.rows.values()]):
+        diff = ListDiff(
+            shape="list", added=_more(new.rows, old.rows), removed=_more(old.rows, new.rows)
+        )
+    else:
+        diff = DictDiff(
+            shape="dict",
+            added=sorted(new.rows.keys() - old.rows.keys()),
+            removed=sorted(old.rows.keys() - new.rows.keys()),
+            changed=sorted(
+                key for key in old.rows.keys() & new.rows.keys() if old.rows[key] != new.rows[key]
+            ),
+        )
+    return TableDiff(
+        table=new.name, from_version=old.version, to_version=new.version, diff=diff, source="harness"
+    )
+
+
+def _more(rows: Mapping[str, Any], than: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return per category the values that `rows` has and `than` has not."""
+    found = {
+        category: [value for value in values if value not in than.get(category, [])]
+        for category, values in rows.items()
+    }
+    return {category: values for category, values in found.items() if values}
+
+
 def read_table(path: Path) -> Table:
-    """Read a table file; raises InputError where it is none."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return Table(str(content["table"]), str(content["version"]), dict(content["rows"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is no table file: {error!r}") from None
+    """Read a table file of ours; raises InputError where it is none."""
+    return Layout(path.parent).read(path)

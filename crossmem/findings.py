@@ -24,8 +24,9 @@ def notice(*runs: Run) -> Prose:
     run = runs[0]
     models = joined(sorted({each.config["parameters"]["model"] for each in runs}))
     why = tuple(filter(None, dict.fromkeys(map(stats.why_none, runs))))
+    doubts = [doubt for each in runs for doubt in _doubts_of_api(each)]
     if not run.scripted:
-        doubts = [
+        doubts += [
             f"Preflight of {each.path.name}: {warning}."
             for each in runs
             for probe in each.config["preflight"] or []
@@ -37,7 +38,22 @@ def notice(*runs: Run) -> Prose:
         "The server, the table swaps, the prompts and the memory are real; tokens are estimated from "
         "the prompts a live agent would send."
     )
-    return Prose((origin, *why), "notice scripted")
+    return Prose((origin, *doubts, *why), "notice scripted")
+
+
+def _doubts_of_api(run: Run) -> list[str]:
+    """Say what a reader must know of an API that is a checkout."""
+    api = run.config["api"]
+    if api["source"] == "embedded":
+        return []
+    at = api["branch"] or ", ".join(api["tags"]) or "no branch"
+    changed = ", with uncommitted changes" if api["dirty"] else ""
+    commit = (api["commit"] or "no commit")[:12]
+    said = [f"The API is a checkout, {api['path']} at {at} ({commit}{changed})."]
+    said += [f"Checkout: {warning}." for warning in api["warnings"]]
+    if api.get("diffs") == "harness":
+        said.append("Its reload gives no structured diff: what A2D was handed, the harness computed.")
+    return said
 
 
 def finding(run: Run) -> Prose:

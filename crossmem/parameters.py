@@ -6,7 +6,7 @@ import inspect
 import os
 import warnings
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -21,8 +21,12 @@ from crossmem.memory.arms import arms
 from crossmem.results import find
 from crossmem.streams import BudgetStep
 
+if TYPE_CHECKING:
+    from crossmem.upstream.checkout import Checkout
+
 MODEL_VARIABLE = "PILOT_MODEL"
 DEFAULT_MODEL = "haiku"
+EMBEDDED = "embedded"
 
 
 class Given(BaseModel):
@@ -51,7 +55,9 @@ class Parameters(Given):
     replicates: int = Field(1, ge=1)
     seed: int = 0
     max_attempts: int = Field(5, ge=1)
-    api: Literal["embedded"] = "embedded"
+    api: str = "embedded"
+    api_python: str = ""
+    strict_checkout: bool = False
     strict_preflight: bool = False
     max_concurrency: int = Field(8, ge=1)
     episode_timeout_s: float = Field(300.0, gt=0)
@@ -89,10 +95,32 @@ class Parameters(Given):
         else:
             models.check(self)
             self.meter()
+            self.checkout()
 
     def stripe_access(self) -> StripeAccess | None:
         """Return how the API reaches Stripe; None for the embedded emulator, or no Stripe at all."""
         return None
+
+    def checkout(self) -> Checkout | None:
+        """Return the checkout that stands in for the embedded API, None for the embedded one.
+
+        Raises InputError where it cannot be used by these parameters.
+        """
+        if self.api == EMBEDDED:
+            return None
+        from crossmem.upstream.checkout import open_checkout
+
+        stream = streams.load(self.stream_name)
+        found = open_checkout(
+            self.api, self.phase, stream.domain, self.api_python, strict=self.strict_checkout
+        )
+        needy = [arm.name for arm in arms(self.arms) if arm.told == "versions"]
+        if needy and found.profile.paths.versions is None:
+            raise InputError(
+                f"arms: {needy[0]} reads the API's versions, and the checkout has no endpoint for them "
+                "(`versions` under [paths] in its profile)"
+            )
+        return found
 
     def meter(self) -> Meter:
         """Return the meter of a run of these parameters."""

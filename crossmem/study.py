@@ -9,39 +9,36 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from importlib.metadata import version
-from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import TemporaryDirectory
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from crossmem import __version__, paths, results, streams
-from crossmem.agents.meter import PRICES_OF, BudgetSpentError
-from crossmem.agents.models import full_name, label
+from crossmem import paths, results, streams
+from crossmem.agents.meter import BudgetSpentError
 from crossmem.agents.patience import StoppedError
-from crossmem.agents.prompts import BASE_INSTRUCTION, HINT_STYLES, Prompter
+from crossmem.agents.prompts import Prompter
 from crossmem.agents.staff import Staff, expectation, staff
 from crossmem.api import tables_of
 from crossmem.api.server import serving
 from crossmem.client import ApiClient
 from crossmem.domains import domain
-from crossmem.drift import World
+from crossmem.drift import World, private_copy
 from crossmem.errors import CrossmemError, InputError
 from crossmem.harness import Replay
 from crossmem.journal import Journal, JournalError
-from crossmem.memory.arms import ORACLE, Arm, arms
+from crossmem.memory.arms import Arm
 from crossmem.memory.memory import Memory
 from crossmem.parameters import Parameters, budget_steps, read
+from crossmem.runs import diff_source, identity, lines, new_folder, note_probes, now, resumable
+from crossmem.upstream.checkout import Checkout, announce
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,8 +48,6 @@ if TYPE_CHECKING:
     from crossmem.records import EpisodeRecord
     from crossmem.results import Run
     from crossmem.streams import Stream
-
-_PACKAGES = ("anthropic", "fastapi", "httpx", "openai", "papermill", "pandas", "pydantic", "uvicorn")
 
 
 def phase1(**given: Any) -> Run:
@@ -87,14 +82,17 @@ def run(phase: str, **given: Any) -> Run:
     advice = f"name another folder in the environment variable {paths.RESULTS_VARIABLE}"
     paths.check_writable(paths.results(), advice)
     stream = streams.load(parameters.stream_name)
-    resumed = _resumable(parameters, stream) if parameters.resume else None
+    resumed = resumable(parameters, stream) if parameters.resume else None
+    checkout = parameters.checkout()
+    if checkout:
+        announce(checkout, len(lines(parameters)) * parameters.replicates)
     with staff(parameters) as workers:
         probes = _probe(parameters, stream, workers)
-        folder = resumed or _new_folder(parameters, stream)
+        folder = resumed or new_folder(parameters, stream, checkout)
         try:
             with FileLock(folder / "lock", timeout=0):
-                _note_probes(folder, probes)
-                return _Study(parameters, stream, folder, workers).run()
+                note_probes(folder, probes)
+                return _Study(parameters, stream, folder, workers, checkout).run()
         except Timeout:
             raise InputError(f"the run in {folder} is still going on in another process") from None
 
@@ -103,8 +101,8 @@ def run(phase: str, **given: Any) -> Run:
 def world_of(
     stream: Stream, tables: Path, stripe: StripeAccess | None = None
 ) -> Iterator[tuple[ApiClient, World]]:
-    """Yield a client of a server of its own, with private tables in `tables`, which must not exist."""
-    world = World(tables_of(stream.domain), tables, domain(stream.domain).companions)
+    """Yield a client of an embedded API of its own, over tables in `tables`, which must not exist."""
+    world = private_copy(tables_of(stream.domain), tables, domain(stream.domain).companions)
     with (
         serving(stream.domain, tables, stripe) as server,
         ApiClient(server.url, server.admin_token) as api,
@@ -125,9 +123,12 @@ def _probe(parameters: Parameters, stream: Stream, workers: Staff) -> list[dict[
     if parameters.mock:
         return []
     tasks = [episode.task for episode in stream.episodes]
-    with TemporaryDirectory() as folder, world_of(stream, Path(folder) / "tables") as (api, _):
-        prompter = prompter_for(parameters, stream, api)
-    tqdm.write(expectation(parameters, prompter, tasks, len(_lines(parameters))), file=sys.stderr)
+    with TemporaryDirectory() as name:
+        place, checkout = Path(name) / "tables", parameters.checkout()
+        own = checkout.world(place, place.with_suffix(".log")) if checkout else world_of(stream, place)
+        with own as (api, _):
+            prompter = prompter_for(parameters, stream, api)
+    tqdm.write(expectation(parameters, prompter, tasks, len(lines(parameters))), file=sys.stderr)
     return workers.probe(
         prompter, tasks[0], lambda wait: tqdm.write(f"preflight {wait}", file=sys.stderr)
     )
@@ -141,6 +142,7 @@ class _Study:
     stream: Stream
     folder: Path
     workers: Staff
+    checkout: Checkout | None = None
     stop: Event = field(default_factory=Event)
     _asking: Lock = field(default_factory=Lock)
     _prompter: Prompter | None = None
@@ -160,7 +162,7 @@ class _Study:
     def _records(self) -> list[EpisodeRecord]:
         jobs = [
             (arm, replicate)
-            for arm in _lines(self.parameters)
+            for arm in lines(self.parameters)
             for replicate in range(self.parameters.replicates)
         ]
         self.meter = self.parameters.meter()
@@ -216,7 +218,7 @@ class _Study:
         tables = self.folder / "tables" / name
         shutil.rmtree(tables, ignore_errors=True)  # left by a killed run: the journal is the truth
         tables.parent.mkdir(exist_ok=True)
-        with world_of(self.stream, tables, self.parameters.stripe_access()) as (api, world):
+        with self._world(name, tables) as (api, world):
             prompter = self._prompter_over(api)
             agent = self.workers.agent(
                 prompter,
@@ -232,6 +234,12 @@ class _Study:
             self._go_on(replay, journal, bar)
         shutil.rmtree(tables)
         return records
+
+    def _world(self, name: str, tables: Path) -> AbstractContextManager[tuple[ApiClient, World]]:
+        """Return a server of its own for an arm and replicate; a checkout's log is kept."""
+        if self.checkout is None:
+            return world_of(self.stream, tables, self.parameters.stripe_access())
+        return self.checkout.world(tables, paths.results() / f"{self.folder.name}.logs" / f"{name}.log")
 
     def _prompter_over(self, api: ApiClient) -> Prompter:
         """Ask the first server that is up what it discloses of itself; the others say the same."""
@@ -258,7 +266,8 @@ class _Study:
     def _finish(self, records: list[EpisodeRecord]) -> Run:
         """Write the results file, then let the run's folder go."""
         config = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
-        config["ended"] = _now().isoformat(timespec="seconds")
+        config["ended"] = now().isoformat(timespec="seconds")
+        config["api"]["diffs"] = diff_source(records)
         content = results.Results(
             config=config,
             rows=[record.row for record in records],
@@ -288,118 +297,3 @@ def make_replay(
         budget=budget_steps(parameters.budget) or stream.budget,
         max_attempts=parameters.max_attempts,
     )
-
-
-def _lines(parameters: Parameters) -> list[Arm]:
-    """Return what is replayed: the arms asked for, and the oracle where the phase has it."""
-    return [*arms(parameters.arms), *([ORACLE] if parameters.with_oracle else [])]
-
-
-_HOW = {
-    "results",
-    "resume",
-    "strict_preflight",
-    "max_concurrency",
-    "episode_timeout_s",
-    "max_tokens_total",
-    "max_cost_usd",
-}
-"""Parameters that say how a run is carried out, not what it is; a resume may change them."""
-
-
-def identity(parameters: Parameters, stream: Stream) -> dict[str, Any]:
-    """Return what must be equal for one run to continue another."""
-    chosen = parameters.model_dump(exclude=_HOW)
-    return {"phase": parameters.phase, "stream_sha256": streams.digest(stream), "parameters": chosen}
-
-
-def _config(parameters: Parameters, stream: Stream) -> dict[str, Any]:
-    return {
-        **identity(parameters, stream),
-        "stream": stream.name,
-        "domain": stream.domain,
-        "pattern": stream.pattern,
-        "drift_events": [event.model_dump() for event in stream.drift_events],
-        "budget": [s.model_dump() for s in budget_steps(parameters.budget) or stream.budget],
-        "arms": [arm.describe() for arm in _lines(parameters)],
-        "wording": {"base": BASE_INSTRUCTION, "memory": HINT_STYLES[parameters.hint_style]},
-        "api": {"source": "embedded", "crossmem": __version__},
-        "carried_out": parameters.model_dump(include=_HOW - {"results", "resume"}),
-        "model": {
-            "id": None if parameters.mock else full_name(parameters.model),
-            "prices_of": PRICES_OF,
-        },
-        "preflight": [],
-        "versions": {"python": sys.version.split()[0], **{name: version(name) for name in _PACKAGES}},
-        "git": _git(),
-        "started": _now().isoformat(timespec="seconds"),
-        "ended": None,
-    }
-
-
-def _new_folder(parameters: Parameters, stream: Stream) -> Path:
-    """Make the folder of a new run; its name is that of the results file."""
-    stem = f"{stream.results_prefix}_{stream.pattern}_{label(parameters)}_{_now():%Y%m%dT%H%M%SZ}"
-    _runs().mkdir(exist_ok=True)
-    for left in _runs().glob(".done-*"):
-        shutil.rmtree(left, ignore_errors=True)
-    made = Path(mkdtemp(prefix=".new-", dir=_runs()))
-    (made / "run.json").write_text(json.dumps(_config(parameters, stream), indent=1), encoding="utf-8")
-    for name in (stem if number == 0 else f"{stem}-{number}" for number in count()):
-        if (paths.results() / f"{name}.json").exists():
-            continue
-        with suppress(OSError):  # another run has just taken this name
-            return made.rename(_runs() / name)
-    raise AssertionError("unreachable")
-
-
-def _note_probes(folder: Path, probes: list[dict[str, Any]]) -> None:
-    """Add the evidence of a preflight to a run's config; a resumed run has one more of them."""
-    if not probes:
-        return
-    path = folder / "run.json"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    config["preflight"] += probes
-    with paths.whole(path) as draft:
-        draft.write_text(json.dumps(config, indent=1), encoding="utf-8")
-
-
-def _resumable(parameters: Parameters, stream: Stream) -> Path:
-    """Return the folder of the newest unfinished run of these parameters, by its name."""
-    wanted = identity(parameters, stream)
-    unfinished = sorted(_runs().glob("[!.]*/run.json"), key=lambda path: path.parent.name)
-    for path in reversed(unfinished):
-        try:
-            config = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            continue  # that run has just finished
-        if {name: config.get(name) for name in wanted} == wanted:
-            return path.parent
-    listed = ", ".join(path.parent.name for path in unfinished) or "none"
-    raise InputError(
-        f"resume: no unfinished run of {parameters.phase} with these parameters in {_runs()} "
-        f"(unfinished there: {listed})"
-    )
-
-
-def _runs() -> Path:
-    return paths.results() / ".runs"
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _git() -> dict[str, Any]:
-    """Return the commit of the checkout and whether it was changed since; None where git cannot say."""
-    commands = (["git", "rev-parse", "HEAD"], ["git", "status", "--porcelain"])
-    try:
-        commit, status = (
-            subprocess.run(  # noqa: S603
-                command, cwd=paths.root(), capture_output=True, text=True, check=True, timeout=10
-            ).stdout.strip()
-            for command in commands
-        )
-    except (OSError, subprocess.SubprocessError):
-        return {"commit": None, "dirty": None}
-    return {"commit": commit, "dirty": bool(status)}

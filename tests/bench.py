@@ -33,7 +33,7 @@ from crossmem.client import ApiClient
 from crossmem.contract import Response, read_response
 from crossmem.domains import domain
 from crossmem.domains.base import Task
-from crossmem.drift import World
+from crossmem.drift import private_copy
 from crossmem.journal import Journal
 from crossmem.memory.arms import ARMS
 from crossmem.memory.entry import Entry
@@ -104,7 +104,7 @@ def replay(repetitions: int, episodes: int | None = None) -> Iterator[Ratio]:
     pairs, synced = [], []
     records: dict[int, EpisodeRecord] = {}
     with tempfile.TemporaryDirectory(prefix="crossmem-bench-") as folder:
-        world = World(tables_of(stream.domain), Path(folder) / "tables")
+        world = private_copy(tables_of(stream.domain), Path(folder) / "tables")
         with (
             serving(stream.domain, world.folder) as server,
             ApiClient(server.url, server.admin_token) as api,

@@ -12,7 +12,7 @@ from crossmem.agents.scripted import ScriptedAgent
 from crossmem.api import tables_of
 from crossmem.api.server import serving
 from crossmem.client import ApiClient
-from crossmem.drift import World
+from crossmem.drift import private_copy
 from crossmem.harness import refold
 from crossmem.journal import Journal
 from crossmem.memory.arms import ARMS, ORACLE, Arm
@@ -52,7 +52,7 @@ class Lived:
 def live(folder: Path, arm: Arm, keying: Keying, phase: str = "phase1") -> Lived:
     parameters = read(phase, {"mock": True, "model": "haiku", "keying": keying})
     stream = streams.load(parameters.stream_name)
-    world = World(tables_of(stream.domain), folder / "tables")
+    world = private_copy(tables_of(stream.domain), folder / "tables")
     with (
         serving(stream.domain, world.folder) as server,
         ApiClient(server.url, server.admin_token) as api,

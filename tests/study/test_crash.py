@@ -358,9 +358,9 @@ def test_a_run_that_is_going_on_is_not_resumed_by_another_process(
 def test_runs_that_start_in_the_same_second_do_not_share_a_name(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crossmem import study
+    from crossmem import runs
 
-    now = study._now()
+    now = runs.now()
     monkeypatch.setattr(study, "_now", lambda: now)
     names = {replayed(arms="A0").path.name for _ in range(3)}
     assert sorted(names) == visible(results)
