@@ -1,4 +1,4 @@
-"""The command line: `crossmem streams | audit | serve | report`."""
+"""The command line: `crossmem streams | audit | serve | report | doctor`."""
 
 from __future__ import annotations
 
@@ -100,6 +100,23 @@ def report(notebook: str, given: tuple[tuple[str, str], ...], output: Path | Non
     execute_and_render(path, html, dict(given))
     click.echo(sentinel_text(html.with_suffix(".ipynb")))
     click.echo(f"Report: {html}")
+
+
+@main.command()
+@click.option("--api", help="Path of a checkout of the API repository to judge as well.")
+@click.option("--phase", default="phase1", show_default=True, help="The phase to judge it for.")
+@click.option("--python", default="", help="The Python to run it with.")
+def doctor(api: str | None, phase: str, python: str) -> None:
+    """Say what would run here and what is missing; exit 0 if the mock study can run."""
+    from crossmem.doctor import examine
+
+    found = examine(api, phase, python)
+    for finding in found:
+        click.echo(finding)
+    lacking = [finding.what for finding in found if finding.missing and finding.needed]
+    if lacking:
+        raise CrossmemError(f"the mock study cannot run: {', '.join(lacking)}")
+    click.echo("The mock study can run.")
 
 
 def _notebook(name: str) -> Path:
