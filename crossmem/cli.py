@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -75,9 +76,15 @@ def audit(names: tuple[str, ...]) -> None:
 @click.option("--port", default=8000, show_default=True, help="Port on loopback; 0 takes a free one.")
 def serve(domain: str, port: int) -> None:
     """Start the API of DOMAIN for a person to explore, on a copy of its tables."""
+    from crossmem import domains
+    from crossmem.api import tables_of
     from crossmem.api.server import serve as run
+    from crossmem.drift import private_copy
 
-    run(domain, port)
+    with TemporaryDirectory() as folder:
+        tables = Path(folder) / domain
+        private_copy(tables_of(domain), tables, domains.domain(domain).companions)
+        run(domain, port, tables)
 
 
 @main.command()
