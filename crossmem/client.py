@@ -75,7 +75,11 @@ class ApiClient:
         if self.routes.versions is None:
             raise CrossmemError(f"the API at {self.url} has no endpoint for versions")
         answer = self._send("GET", self.routes.versions)
-        return read_response(answer.status_code, _json(answer)).stamps
+        stamps = read_response(answer.status_code, _json(answer)).stamps
+        if not (answer.is_success and stamps):
+            where = f"GET {self.routes.versions}"
+            raise CrossmemError(f"the API tells no versions: {where} gave {answer.status_code}")
+        return stamps
 
     def reload(self) -> tuple[TableDiff, ...]:
         """Have the server read its table files again; return what changed.

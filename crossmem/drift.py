@@ -73,9 +73,14 @@ class Layout:
             raise InputError(f"{path} is no table file: {error!r}") from None
 
     def write(self, name: str, table: Table) -> None:
-        """Put a table into place, atomically; members that nobody here knows stay."""
-        content = {**table.content, self.version: table.version, self.rows: table.rows}
-        with whole(self.table(name)) as draft:
+        """Put a table into place, atomically; members that nobody here knows stay.
+
+        So does a version that is a number there; a link stays one, and its file is written.
+        """
+        content = {**table.content, self.rows: table.rows}
+        if str(content.get(self.version)) != table.version:
+            content[self.version] = table.version
+        with whole(self.table(name).resolve()) as draft:
             draft.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
@@ -101,7 +106,7 @@ class World:
         self.layout = layout
         self._companions = companions
         self._swaps = 0
-        self._base = {name: layout.read(layout.table(name)) for name in names}
+        self._base = {name: replace(layout.read(layout.table(name)), name=name) for name in names}
         self.live = dict(self._base)
         self._put(self._derived(self._base))
 
@@ -109,8 +114,9 @@ class World:
         """Put `snapshot` in the place of `table` and have the server reload; return the diffs.
 
         Every file is swapped atomically, companions before the one reload. Where the server gives no
-        diff of a table that was swapped, it is computed here. Raises InputError for an unknown table or
-        snapshot and CrossmemError where the server does not take the files; the old ones are put back.
+        diff of a table that was swapped, or not its versions, it is computed here. Raises InputError
+        for an unknown table or snapshot and CrossmemError where the server does not take the files;
+        the old ones are put back.
         """
         for thing, name, choices in (
             ("table", table, list(self.live)),
@@ -130,7 +136,7 @@ class World:
             raise
         return tuple(
             given[name]
-            if name in given and given[name].diff is not None
+            if name in given and _complete(given[name])
             else difference(before[name], self.live[name])
             for name in changed
         )
@@ -179,6 +185,10 @@ def difference(old: Table, new: Table) -> TableDiff:
     return TableDiff(
         table=new.name, from_version=old.version, to_version=new.version, diff=diff, source="harness"
     )
+
+
+def _complete(told: TableDiff) -> bool:
+    return told.diff is not None and None not in {told.from_version, told.to_version}
 
 
 def _more(rows: Mapping[str, Any], than: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -55,7 +55,7 @@ class Parameters(Given):
     replicates: int = Field(1, ge=1)
     seed: int = 0
     max_attempts: int = Field(5, ge=1)
-    api: str = "embedded"
+    api: str = EMBEDDED
     api_python: str = ""
     strict_checkout: bool = False
     strict_preflight: bool = False
@@ -112,7 +112,7 @@ class Parameters(Given):
 
         stream = streams.load(self.stream_name)
         found = open_checkout(
-            self.api, self.phase, stream.domain, self.api_python, strict=self.strict_checkout
+            self.api, self.phase, stream, self.api_python, strict=self.strict_checkout
         )
         needy = [arm.name for arm in arms(self.arms) if arm.told == "versions"]
         if needy and found.profile.paths.versions is None:
@@ -218,7 +218,9 @@ class AcmeBilling(Parameters):
         super().check()
         if self.results:
             return
-        if self.stripe_access() is None and os.environ.get(KEY_VARIABLE):
+        if self.api != EMBEDDED:  # its app takes the key from the environment, whatever `stripe` says
+            stripe_access("test" if os.environ.get(KEY_VARIABLE) else "embedded")
+        elif self.stripe_access() is None and os.environ.get(KEY_VARIABLE):
             warnings.warn(f"{KEY_VARIABLE} is set and ignored: stripe is {self.stripe}", stacklevel=2)
 
     def stripe_access(self) -> StripeAccess | None:

@@ -6,12 +6,12 @@ import json
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
@@ -25,6 +25,8 @@ from crossmem.memory.arms import ORACLE, Arm, arms
 from crossmem.parameters import EMBEDDED, Parameters, budget_steps
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from crossmem.records import EpisodeRecord
     from crossmem.streams import Stream
     from crossmem.upstream.checkout import Checkout
@@ -37,6 +39,7 @@ def lines(parameters: Parameters) -> list[Arm]:
     return [*arms(parameters.arms), *([ORACLE] if parameters.with_oracle else [])]
 
 
+_PROBE = ".probe-"
 _HOW = {
     "results",
     "resume",
@@ -82,16 +85,16 @@ def _config(parameters: Parameters, stream: Stream, checkout: Checkout | None) -
 
 
 def diff_source(records: list[EpisodeRecord]) -> str | None:
-    """Return whose the diffs are that arms were handed: the server's or the harness's; None if none."""
+    """Return whose the diffs are that arms were handed: `server`, `harness`, `both`; None if none."""
     told = [diff for record in records for each in record.before for diff in each.get("diffs", ())]
-    return next((str(diff["source"]) for diff in told), None)
+    sources = {str(diff["source"]) for diff in told}
+    return "both" if len(sources) > 1 else next(iter(sources), None)
 
 
 def new_folder(parameters: Parameters, stream: Stream, checkout: Checkout | None) -> Path:
     """Make the folder of a new run; its name is that of the results file."""
     stem = f"{stream.results_prefix}_{stream.pattern}_{label(parameters)}_{now():%Y%m%dT%H%M%SZ}"
     _runs().mkdir(exist_ok=True)
-    _sweep()
     made = Path(mkdtemp(prefix=".new-", dir=_runs()))
     (made / "run.json").write_text(
         json.dumps(_config(parameters, stream, checkout), indent=1), encoding="utf-8"
@@ -104,13 +107,34 @@ def new_folder(parameters: Parameters, stream: Stream, checkout: Checkout | None
     raise AssertionError("unreachable")
 
 
-def _sweep() -> None:
+def sweep() -> None:
     """Remove what killed runs have left that no resume needs: finished folders and private copies."""
     for left in _runs().glob(".done-*"):
         shutil.rmtree(left, ignore_errors=True)
-    for tables in _runs().glob("[!.]*/tables"):
+    for tables in _runs().glob("*/tables"):
         with suppress(Timeout), FileLock(tables.parent / "lock", timeout=0):
             shutil.rmtree(tables, ignore_errors=True)
+            if tables.parent.name.startswith(_PROBE):
+                shutil.rmtree(tables.parent, ignore_errors=True)
+
+
+@contextmanager
+def place_for_a_probe() -> Iterator[Path]:
+    """Yield a folder where a preflight's private copy is found and swept up, should it be killed."""
+    _runs().mkdir(exist_ok=True)
+    with TemporaryDirectory(prefix=_PROBE, dir=_runs()) as name, FileLock(Path(name) / "lock"):
+        yield Path(name)
+
+
+def check_same_tree(folder: Path, checkout: Checkout) -> None:
+    """Raise InputError where a checkout has changed since the run in `folder` began."""
+    config = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    if config["api"].get("sha256") != checkout.digest:
+        was = str(config["api"].get("commit") or "no commit")[:12]
+        raise InputError(
+            f"resume: {checkout.path} has changed since the run in {folder} began (at {was}); "
+            "put it back, or start anew without resume"
+        )
 
 
 def note_probes(folder: Path, probes: list[dict[str, Any]]) -> None:

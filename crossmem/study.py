@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +36,20 @@ from crossmem.journal import Journal, JournalError
 from crossmem.memory.arms import Arm
 from crossmem.memory.memory import Memory
 from crossmem.parameters import Parameters, budget_steps, read
-from crossmem.runs import diff_source, identity, lines, new_folder, note_probes, now, resumable
+from crossmem.runs import (
+    check_same_tree,
+    diff_source,
+    identity,
+    lines,
+    new_folder,
+    note_probes,
+    now,
+    place_for_a_probe,
+    resumable,
+    sweep,
+)
 from crossmem.upstream.checkout import Checkout, announce
+from crossmem.upstream.process import NotServedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,12 +93,15 @@ def run(phase: str, **given: Any) -> Run:
     advice = f"name another folder in the environment variable {paths.RESULTS_VARIABLE}"
     paths.check_writable(paths.results(), advice)
     stream = streams.load(parameters.stream_name)
+    sweep()
     resumed = resumable(parameters, stream) if parameters.resume else None
     checkout = parameters.checkout()
     if checkout:
+        if resumed:
+            check_same_tree(resumed, checkout)
         announce(checkout, len(lines(parameters)) * parameters.replicates)
     with staff(parameters) as workers:
-        probes = _probe(parameters, stream, workers)
+        probes = _probe(parameters, stream, workers, checkout)
         folder = resumed or new_folder(parameters, stream, checkout)
         try:
             with FileLock(folder / "lock", timeout=0):
@@ -118,14 +132,16 @@ def prompter_for(parameters: Parameters, stream: Stream, api: ApiClient) -> Prom
     return Prompter(what, disclosures, parameters.hint_style)
 
 
-def _probe(parameters: Parameters, stream: Stream, workers: Staff) -> list[dict[str, Any]]:
+def _probe(
+    parameters: Parameters, stream: Stream, workers: Staff, checkout: Checkout | None
+) -> list[dict[str, Any]]:
     """Say what a live run will take and probe its model, before anything else is done."""
     if parameters.mock:
         return []
     tasks = [episode.task for episode in stream.episodes]
-    with TemporaryDirectory() as name:
-        place, checkout = Path(name) / "tables", parameters.checkout()
-        own = checkout.world(place, place.with_suffix(".log")) if checkout else world_of(stream, place)
+    with place_for_a_probe() as folder:
+        place, log = folder / "tables", folder / "preflight.log"
+        own = checkout.world(place, log) if checkout else world_of(stream, place)
         with own as (api, _):
             prompter = prompter_for(parameters, stream, api)
     tqdm.write(expectation(parameters, prompter, tasks, len(lines(parameters))), file=sys.stderr)
@@ -154,7 +170,11 @@ class _Study:
         except JournalError:
             raise  # a resume would meet the same journal: no way on
         except CrossmemError as error:
-            raise type(error)(f"{error}. {self._way_on()}") from error
+            if isinstance(error, NotServedError) and not self._has_records():
+                self._let_go()
+                raise
+            end = "\n" if "\n" in str(error) else ". "
+            raise type(error)(f"{error}{end}{self._way_on()}") from error
         except OSError as error:  # above all: no space left
             where = f" ({error.filename})" if error.filename else ""
             raise CrossmemError(f"{error.strerror or error}{where}. {self._way_on()}") from error
@@ -172,7 +192,7 @@ class _Study:
             tqdm(
                 total=total, desc=self.folder.name, unit="episode", file=sys.stderr, mininterval=0.5
             ) as bar,
-            ThreadPoolExecutor(self.workers.at_once(len(jobs))) as pool,
+            ThreadPoolExecutor(self._at_once(len(jobs))) as pool,
         ):
             futures = [
                 pool.submit(self._replay, *job, journal, bar)
@@ -191,6 +211,13 @@ class _Study:
                 bar.write(f"Stopped. {self._way_on()}", file=sys.stderr)
                 raise
         return [record for future in futures for record in future.result()]
+
+    def _at_once(self, jobs: int) -> int:
+        """Return how many arms and replicates to replay at once: a checkout has a process for each."""
+        most = self.workers.at_once(jobs)
+        if self.checkout is None:
+            return most
+        return 1 if self.checkout.profile.server.port else min(most, self.parameters.max_concurrency)
 
     def _way_on(self) -> str:
         return f"The journal stays in {self.folder}; the same run with resume=True completes it"
@@ -218,28 +245,38 @@ class _Study:
         tables = self.folder / "tables" / name
         shutil.rmtree(tables, ignore_errors=True)  # left by a killed run: the journal is the truth
         tables.parent.mkdir(exist_ok=True)
-        with self._world(name, tables) as (api, world):
-            prompter = self._prompter_over(api)
-            agent = self.workers.agent(
-                prompter,
-                replicate,
-                self.stop,
-                lambda wait: bar.write(f"{name} {wait}", file=sys.stderr),
-            )
-            replay = make_replay(self.parameters, self.stream, arm, agent, (api, world))
-            replay.replicate, replay.run_name = replicate, self.folder.name
-            records = journal.records
-            replay.catch_up(records)
-            bar.update(len(records))
-            self._go_on(replay, journal, bar)
-        shutil.rmtree(tables)
-        return records
+        try:
+            with self._world(name, tables) as over:
+                self._replay_over(over, arm, replicate, journal, bar)
+        except StoppedError:
+            pass  # while its API was starting
+        finally:
+            shutil.rmtree(tables, ignore_errors=True)
+        return journal.records
+
+    def _replay_over(
+        self, over: tuple[ApiClient, World], arm: Arm, replicate: int, journal: Journal, bar: tqdm[Any]
+    ) -> None:
+        """Bring an arm to where its journal ends and let it go on from there."""
+        name = f"{arm.name}-{replicate}"
+        agent = self.workers.agent(
+            self._prompter_over(over[0]),
+            replicate,
+            self.stop,
+            lambda wait: bar.write(f"{name} {wait}", file=sys.stderr),
+        )
+        replay = make_replay(self.parameters, self.stream, arm, agent, over)
+        replay.replicate, replay.run_name = replicate, self.folder.name
+        replay.catch_up(journal.records)
+        bar.update(len(journal.records))
+        self._go_on(replay, journal, bar)
 
     def _world(self, name: str, tables: Path) -> AbstractContextManager[tuple[ApiClient, World]]:
         """Return a server of its own for an arm and replicate; a checkout's log is kept."""
         if self.checkout is None:
             return world_of(self.stream, tables, self.parameters.stripe_access())
-        return self.checkout.world(tables, paths.results() / f"{self.folder.name}.logs" / f"{name}.log")
+        log = paths.results() / f"{self.folder.name}.logs" / f"{name}.log"
+        return self.checkout.world(tables, log, self.stop)
 
     def _prompter_over(self, api: ApiClient) -> Prompter:
         """Ask the first server that is up what it discloses of itself; the others say the same."""
@@ -276,9 +313,16 @@ class _Study:
         )
         path = paths.results() / f"{self.folder.name}.json"
         finished = results.save(content, path, drafts=self.folder)
-        done = self.folder.rename(self.folder.with_name(f".done-{self.folder.name}"))
-        shutil.rmtree(done)  # renamed first: half removed, it would pass for an unfinished run
+        self._let_go()
         return finished
+
+    def _has_records(self) -> bool:
+        return any(path.read_bytes().count(b"\n") > 1 for path in self.folder.glob("*.journal"))
+
+    def _let_go(self) -> None:
+        """Remove the run's folder; renamed first: half removed, it would pass for an unfinished run."""
+        done = self.folder.rename(self.folder.with_name(f".done-{self.folder.name}"))
+        shutil.rmtree(done)
 
 
 def make_replay(

@@ -6,19 +6,26 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from threading import Event
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
 from crossmem import paths
 from crossmem.api import tables_of
+from crossmem.api.stripe_access import KEY_VARIABLE
 from crossmem.client import ApiClient
 from crossmem.domains import domain
-from crossmem.drift import Layout, World
-from crossmem.errors import InputError
+from crossmem.drift import World
+from crossmem.errors import CrossmemError, InputError
 from crossmem.upstream import process, tree
-from crossmem.upstream.profile import Profile, load
+from crossmem.upstream.profile import NAME, Profile, load
+
+if TYPE_CHECKING:
+    from crossmem.drift import Layout
+    from crossmem.streams import Stream
 
 
 @dataclass(frozen=True)
@@ -33,28 +40,51 @@ class Checkout:
     python: str
     warnings: list[str]
 
+    @cached_property
+    def digest(self) -> str:
+        """The hash of the working tree: what commit and dirtiness cannot tell."""
+        return tree.digest(self.path, self.files)
+
+    @property
+    def size(self) -> int:
+        """The bytes of one copy."""
+        return tree.size(self.path, self.files)
+
     def describe(self) -> dict[str, Any]:
         """Return what the config block says of the API."""
         return {
             "source": "checkout",
             "path": self.path.name,
             **self.facts.describe(),
-            "profile": self.profile.model_dump(),
+            "sha256": self.digest,
+            "profile": self.profile.describe(),
             "warnings": self.warnings,
         }
 
     @contextmanager
-    def world(self, copy: Path, log: Path) -> Iterator[tuple[ApiClient, World]]:
-        """Copy the tree to `copy`, which must not exist, serve it; yield a client and its tables."""
+    def world(
+        self, copy: Path, log: Path, stop: Event | None = None
+    ) -> Iterator[tuple[ApiClient, World]]:
+        """Copy the tree to `copy`, which must not exist, serve it; yield a client and its tables.
+
+        Raises CrossmemError where the tree has changed since the run began.
+        """
         tree.copy(self.path, self.files, copy)
-        tables = self.profile.tables
-        layout = Layout(copy, tables.file, tables.snapshot, tables.version, tables.rows)
-        what = domain(self.domain)
-        world = World(layout, table_names(self.domain), what.companions)
-        extra = [paths.root() / "acme_compat"] if self.domain == "acme" else []
-        log.parent.mkdir(parents=True, exist_ok=True)
+        if tree.digest(copy, self.files) != self.digest:
+            raise CrossmemError(f"{self.path} has changed since the run began")
+        world = World(
+            self.profile.tables.layout(copy), table_names(self.domain), domain(self.domain).companions
+        )
+        acme = self.domain == "acme"
+        how = process.Serving(
+            self.profile.server,
+            self.python,
+            (paths.root() / "acme_compat",) if acme else (),
+            frozenset({KEY_VARIABLE} if acme else ()),
+            stop or Event(),
+        )
         with (
-            process.running(self.profile.server, copy, self.python, log, extra) as (url, token),
+            process.running(how, copy, log) as (url, token),
             ApiClient(url, token, self.profile.paths.routes()) as api,
         ):
             yield api, world
@@ -65,47 +95,61 @@ def table_names(domain_name: str) -> list[str]:
     return sorted(path.stem for path in tables_of(domain_name).glob("*.json"))
 
 
-def open_checkout(path: str, phase: str, domain_name: str, python: str, *, strict: bool) -> Checkout:
-    """Check a checkout for a phase; nothing is copied or started yet.
+def open_checkout(path: str, phase: str, stream: Stream, python: str, *, strict: bool) -> Checkout:
+    """Check a checkout for a stream of a phase; nothing is copied or started yet.
 
     Raises InputError where it cannot be used, and under `strict` where it is not at the expected branch
     or tag.
     """
     checkout = paths.given(path).resolve()
     if not checkout.is_dir():
-        raise InputError(f"api: there is no folder {path}")
-    profile = load(checkout, table_names(domain_name))
+        raise InputError(
+            f"parameter api = {path!r}: no such folder; 'embedded', or the path of a checkout"
+        )
+    if paths.results().resolve().is_relative_to(checkout):
+        raise InputError(
+            f"the results folder {paths.results()} lies in the checkout, which is not to be written; "
+            f"name another one in the environment variable {paths.RESULTS_VARIABLE}"
+        )
+    profile = load(checkout, table_names(stream.domain))
     facts = tree.facts(checkout)
     warnings = []
     if mismatch := facts.mismatch(profile.expected_ref(phase)):
         if strict:
             raise InputError(f"strict_checkout: {mismatch}")
         warnings.append(mismatch)
-    elif facts.commit is None:
-        warnings.append("the path is no git checkout, so no commit is known")
+    process.check_port(profile.server.port)
     files = tree.files(checkout, profile.include)
-    _check_shapes(checkout, profile, domain_name)
-    return Checkout(checkout, domain_name, profile, facts, files, python, warnings)
+    _check_tables(profile.tables.layout(checkout), files, stream)
+    return Checkout(
+        checkout, stream.domain, profile, facts, files, process.interpreter(python), warnings
+    )
 
 
 def announce(checkout: Checkout, copies: int) -> None:
     """Say so before much is copied."""
-    total = tree.size(checkout.path, checkout.files)
-    if total > tree.LARGE:
-        megabytes = f"{total / 1024**2:,.0f} MB"
+    if checkout.size > tree.LARGE:
+        megabytes = f"{checkout.size / 1024**2:,.0f} MB"
         said = f"{checkout.path.name} holds {megabytes}, and {copies} private copies are made of it"
         tqdm.write(said, file=sys.stderr)
 
 
-def _check_shapes(checkout: Path, profile: Profile, domain_name: str) -> None:
-    """Raise InputError for a table file of another shape than its snapshots."""
-    tables = profile.tables
-    layout = Layout(checkout, tables.file, tables.snapshot, tables.version, tables.rows)
-    for name in table_names(domain_name):
+def _check_tables(layout: Layout, files: list[Path], stream: Stream) -> None:
+    """Raise InputError for a table that is not copied, a missing snapshot, or one of another shape."""
+    copied = set(files)
+    names = table_names(stream.domain)
+    needed = [layout.table(name) for name in names]
+    needed += [layout.snapshot(event.table, event.snapshot) for event in stream.drift_events]
+    for path in needed:
+        if not path.is_file():
+            raise InputError(f"{path} is missing, and the stream {stream.name} needs it")
+        if path.resolve().relative_to(layout.folder) not in copied:
+            raise InputError(f"{path} is ignored by git; name it under `include` in {NAME}")
+    for name in names:
         live = layout.read(layout.table(name))
         for snapshot in layout.snapshots(name):
             other = layout.read(layout.snapshot(name, snapshot))
-            if _shapes(live.rows) != _shapes(other.rows):
+            if live.rows and other.rows and _shapes(live.rows) != _shapes(other.rows):
                 raise InputError(
                     f"{layout.snapshot(name, snapshot)} has another shape than {layout.table(name)}"
                 )

@@ -1,8 +1,8 @@
 """Run in the user's Python, by path: serve an ASGI app, and end when the study that started it is gone.
 
-Standard library and the user's uvicorn only. Arguments: `module:app`, a port (0 = a free one), a file
-to write the port to. Standard input is a pipe from the study; its end means that the study is no more,
-however it went, and the whole process group is killed.
+Standard library and the user's uvicorn only. Arguments: `module:app`, the folder to import it from, a
+port (0 = a free one), a file to write the port to. Standard input is a pipe from the study; its end
+means that the study is no more, however it went, and the whole process group is killed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def _end_with_parent() -> None:
 
 def main() -> None:
     """Serve until the pipe ends."""
-    app, port, port_file = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-    sys.path[0] = os.getcwd()  # in place of this script's folder: the copy comes first  # noqa: PTH109
+    app, folder, port, port_file = sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
+    sys.path[0] = folder  # in place of this script's own: the copy comes first
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import uvicorn
 

@@ -10,12 +10,16 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from string import Formatter
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from crossmem.client import Routes
+from crossmem.drift import Layout
 from crossmem.errors import InputError
+from crossmem.upstream import tree
 
 NAME = "upstream.toml"
 _EXPECTED = {
@@ -26,6 +30,32 @@ _EXPECTED = {
 }
 
 
+def _within(path: str) -> str:
+    """Refuse a path that could lead out of the private copy."""
+    if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+        raise ValueError("must lie in the checkout: no absolute path, no ..")
+    return path
+
+
+def _pattern(*names: str) -> AfterValidator:
+    """Take a path that holds each of the placeholders `names` and no other."""
+
+    def checked(path: str) -> str:
+        found = [name for _, name, *_ in Formatter().parse(path) if name is not None]
+        if not set(names) <= set(found) <= {"table", "name"} or found.count("name") != names.count(
+            "name"
+        ):
+            wanted = " and ".join(f"{{{name}}}" for name in names)
+            raise ValueError(f"must hold {wanted} and no other placeholder")
+        return _within(path)
+
+    return AfterValidator(checked)
+
+
+_Inside = Annotated[str, Field(min_length=1), AfterValidator(_within)]
+_Route = Annotated[str, Field(pattern="^/")]
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -33,9 +63,11 @@ class _Part(BaseModel):
 class Server(_Part):
     """How the app is started: an ASGI app `module:name`, importable from `path` inside the checkout."""
 
-    app: str = Field(pattern=r"^[\w.]+:\w+$")
-    path: str = "."
-    health: str = "/healthz"
+    app: str = Field(pattern=r"^\w+(\.\w+)*:\w+$")
+    path: _Inside = "."
+    cwd: _Inside = "."
+    """The folder inside the checkout that the app is started in."""
+    health: _Route = "/healthz"
     port: int = Field(0, ge=0, le=65535)
     token_variable: str = "ADMIN_TOKEN"  # noqa: S105
     """Environment variable in which the app takes its admin token."""
@@ -45,20 +77,28 @@ class Server(_Part):
 class Tables(_Part):
     """Where table files and snapshots lie; `{table}` and `{name}` stand for the table and snapshot."""
 
-    file: str = "tables/{table}.json"
-    snapshot: str = "tables/{table}.snapshots/{name}.json"
+    file: Annotated[str, _pattern("table")] = "tables/{table}.json"
+    snapshot: Annotated[str, _pattern("table", "name")] = "tables/{table}.snapshots/{name}.json"
     version: str = "version"
     rows: str = "rows"
     """Members of a table file that hold its version and its rows."""
+
+    def file_of(self, table: str) -> str:
+        """Return the path of a table's file within the checkout."""
+        return self.file.format(table=table)
+
+    def layout(self, folder: Path) -> Layout:
+        """Return the layout of these tables in a checkout or a copy of it."""
+        return Layout(folder, self.file, self.snapshot, self.version, self.rows)
 
 
 class Paths(_Part):
     """Paths of theirs: `endpoints` maps ours to theirs; without `versions` none can be read."""
 
-    endpoints: dict[str, str] = Field(default_factory=dict)
-    reload: str = "/admin/reload"
+    endpoints: dict[_Route, _Route] = Field(default_factory=dict)
+    reload: _Route = "/admin/reload"
     token_header: str = "X-Admin-Token"  # noqa: S105
-    versions: str | None = None
+    versions: _Route | None = None
 
     def routes(self) -> Routes:
         """Return them as the client takes them."""
@@ -72,7 +112,13 @@ class Profile(_Part):
     tables: Tables = Tables()
     paths: Paths = Paths()
     ref: str | None = None
-    include: list[str] = Field(default_factory=list)
+    include: list[_Inside] = Field(default_factory=list)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the profile for the config block; of the app's environment the names alone."""
+        told = self.model_dump()
+        told["server"]["env"] = sorted(self.server.env)
+        return told
 
     def expected_ref(self, phase: str) -> str | None:
         """Return the branch or tag that a phase is meant to run against."""
@@ -96,6 +142,8 @@ def load(checkout: Path, tables: Iterable[str]) -> Profile:
 def _read(path: Path) -> Profile:
     try:
         return Profile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is no TOML: {error}") from None
     except ValidationError as error:
@@ -105,78 +153,86 @@ def _read(path: Path) -> Profile:
 
 
 def _check(profile: Profile, checkout: Path, tables: Iterable[str], path: Path) -> None:
+    server = profile.server
     missing = [
-        place
-        for table in tables
-        if not (checkout / (place := profile.tables.file.format(table=table))).is_file()
+        place for place in map(profile.tables.file_of, tables) if not (checkout / place).is_file()
     ]
-    module = profile.server.app.partition(":")[0].replace(".", "/")
-    places = [f"{profile.server.path}/{module}{ending}" for ending in (".py", "/__init__.py")]
+    missing += [place for place in {server.path, server.cwd} if not (checkout / place).is_dir()]
+    module = server.app.partition(":")[0].replace(".", "/")
+    places = [PurePosixPath(server.path, f"{module}{ending}") for ending in (".py", "/__init__.py")]
     if not any((checkout / place).is_file() for place in places):
-        missing.append(places[0])
+        missing.append(" or ".join(map(str, places)))
     if missing:
         raise InputError(f"{path} names what {checkout} does not have: {', '.join(missing)}")
 
 
 _APP = re.compile(r"^(\w+)(?:\s*:[^=]+)?\s*=\s*(?:\w+\.)?(?:FastAPI|Starlette)\(", re.MULTILINE)
-_SKIPPED = {"tests", "test", "node_modules", ".git", ".venv", "venv"}
+_SKIPPED = {"tests", "test", "node_modules", ".venv", "venv"}
 
 
 def _discover(checkout: Path, tables: list[str]) -> Profile:
-    """Look for one ASGI app and for the table files, in the usual manner of such repositories."""
-    python = [
-        path
-        for path in sorted(checkout.rglob("*.py"))
-        if not _SKIPPED & set(path.relative_to(checkout).parts)
-    ]
-    apps = [
-        (path, found[1])
-        for path in python
-        if (found := _APP.search(path.read_text(encoding="utf-8", errors="replace")))
-    ]
-    files = {table: sorted(checkout.rglob(f"{table}.json")) for table in tables}
+    """Look for one ASGI app and for the table files among what would be copied."""
+    listed = [path for path in tree.files(checkout, []) if not _SKIPPED & set(path.parts)]
+    apps = [(path, name) for path in listed if path.suffix == ".py" if (name := _app(checkout / path))]
+    files = {table: [path for path in listed if path.name == f"{table}.json"] for table in tables}
     looked = [
         f"a profile ({NAME} in it, or {checkout.name}.toml beside it)",
-        f"one module that makes a FastAPI app at its top level (found {len(apps)})",
-        *(f"{table}.json (found {len(found)})" for table, found in files.items()),
+        f"one module that makes a FastAPI app at its top level ({_found(path for path, _ in apps)})",
+        *(f"{table}.json ({_found(found)})" for table, found in files.items()),
     ]
     if len(apps) != 1 or any(len(found) != 1 for found in files.values()):
         raise InputError(f"{checkout}: cannot tell how to run it. Looked for: {'; '.join(looked)}")
     path, name = apps[0]
     top, module = _module(path, checkout)
-    where = {found[0].parent.relative_to(checkout) for found in files.values()}
+    where = {found[0].parent for found in files.values()}
     if len(where) != 1:
         raise InputError(f"{checkout}: its tables lie in several folders; write {NAME}")
     folder = where.pop()
     return Profile(
-        server=Server(app=f"{module}:{name}", path=str(top.relative_to(checkout)) or "."),
+        server=Server(app=f"{module}:{name}", path=str(top)),
         tables=Tables(
-            file=f"{folder}/{{table}}.json", snapshot=_snapshots(checkout / folder, checkout, tables)
+            file=str(folder / "{table}.json"), snapshot=_snapshots(checkout, listed, folder, tables)
         ),
     )
+
+
+def _app(path: Path) -> str | None:
+    """Return the name of the app that a module makes."""
+    found = _APP.search(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
+    return found[1] if found else None
+
+
+def _found(paths: Iterable[Path]) -> str:
+    listed = list(map(str, paths))
+    more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
+    return f"found {', '.join(listed[:3])}{more}" if listed else "found none"
 
 
 def _module(path: Path, checkout: Path) -> tuple[Path, str]:
     """Return the folder to import from and the dotted name of a module, by its packages."""
     top = path.parent
-    while (top / "__init__.py").is_file() and top != checkout:
+    while top != Path() and (checkout / top / "__init__.py").is_file():
         top = top.parent
     parts = path.relative_to(top).with_suffix("").parts
-    return top, ".".join(parts)
+    package = len(parts) > 1 and parts[-1] == "__init__"
+    return top, ".".join(parts[:-1] if package else parts)
 
 
-def _snapshots(folder: Path, checkout: Path, tables: list[str]) -> str:
+def _snapshots(checkout: Path, listed: list[Path], folder: Path, tables: list[str]) -> str:
     """Return the pattern of the snapshots: beside the tables, in one of the usual ways."""
-    base = folder.relative_to(checkout)
     patterns = [
-        "{table}.snapshots/{name}.json",
-        "snapshots/{table}/{name}.json",
-        "snapshots/{table}.{name}.json",
-        "snapshots/{table}_{name}.json",
-        "{table}.{name}.json",
+        str(folder / pattern)
+        for pattern in (
+            "{table}.snapshots/{name}.json",
+            "snapshots/{table}/{name}.json",
+            "snapshots/{table}.{name}.json",
+            "snapshots/{table}_{name}.json",
+            "{table}.{name}.json",
+        )
     ]
     for pattern in patterns:
-        if any(list(folder.glob(pattern.format(table=table, name="*"))) for table in tables):
-            return f"{base}/{pattern}"
-    tried = ", ".join(f"{base}/{pattern}" for pattern in patterns)
-    raise InputError(f"{checkout}: no snapshots of a table; looked for {tried}")
+        if any(
+            path.match(pattern.format(table=table, name="*")) for table in tables for path in listed
+        ):
+            return pattern
+    raise InputError(f"{checkout}: no snapshots of a table; looked for {', '.join(patterns)}")

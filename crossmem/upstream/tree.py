@@ -2,99 +2,189 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from crossmem.errors import InputError
 
 LARGE = 500 * 1024**2
-_READ_ONLY = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # or `git status` rewrites the index
+_LISTED = ("ls-files", "-z", "--others", "--exclude-standard")
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What git says of a checkout; all None where it is no git checkout."""
+    """What git says of a checkout; all None where it is none, with `trouble` where git refuses."""
 
     commit: str | None = None
     branch: str | None = None
     tags: tuple[str, ...] = ()
     dirty: bool | None = None
+    trouble: str = ""
 
     def describe(self) -> dict[str, Any]:
         """Return the facts for the config block."""
-        return {**asdict(self), "tags": list(self.tags)}
+        return {
+            "commit": self.commit,
+            "branch": self.branch,
+            "tags": list(self.tags),
+            "dirty": self.dirty,
+        }
 
     def mismatch(self, expected: str | None) -> str | None:
         """Return in what the checkout is not at the branch or tag `expected`, None if it is."""
         if expected is None or expected in {self.branch, *self.tags}:
             return None
-        if self.commit is None:
-            return f"expected {expected}, but the path is no git checkout"
-        at = self.branch or (self.tags[0] if self.tags else self.commit[:12])
+        if self.commit is None and self.branch is None:
+            return f"expected {expected}, but {self.trouble or 'the path is no git checkout'}"
+        at = self.branch or (self.tags[0] if self.tags else str(self.commit)[:12])
         return f"expected {expected}, but the checkout is at {at}"
 
 
 def facts(checkout: Path) -> Facts:
     """Ask git for commit, branch, tags and dirtiness, without writing anything."""
-    commit = _git(checkout, "rev-parse", "HEAD")
-    if commit is None:
-        return Facts()
+    if not _git(
+        checkout, *_LISTED, "--cached"
+    ):  # none, or a folder that a repository around it ignores
+        refused = (checkout / ".git").exists() and _git(checkout, "rev-parse", "--git-dir") is None
+        return Facts(trouble="git does not read the path (see `git status` there)" if refused else "")
+    commit = _git(checkout, "rev-parse", "-q", "--verify", "HEAD")
     branch = _git(checkout, "symbolic-ref", "--short", "-q", "HEAD")
-    tags = _git(checkout, "tag", "--points-at", "HEAD") or ""
-    status = _git(checkout, "status", "--porcelain")
-    return Facts(commit, branch or None, tuple(tags.split()), bool(status))
+    tags = _git(checkout, "tag", "--points-at", "HEAD") if commit else None
+    return Facts(
+        commit, branch, tuple((tags or "").split()), bool(_git(checkout, "status", "--porcelain"))
+    )
 
 
 def files(checkout: Path, include: list[str]) -> list[Path]:
     """Return what a copy holds, relative to the checkout: the working tree as it stands.
 
-    Tracked and untracked files, uncommitted edits included; ignored ones only where `include` names
-    them. Without git, every file.
+    Tracked and untracked files, uncommitted edits, submodules and empty folders included; ignored files
+    only where a glob of `include` names them or their folder. Without git, every file.
+
+    Raises InputError for a glob that matches nothing and for a link that leads out of the checkout.
     """
-    listed = _git(checkout, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    if listed is None:
-        found = {path.relative_to(checkout) for path in checkout.rglob("*")}
-    else:
-        found = {Path(name) for name in listed.split("\0") if name}
-        found |= {path.relative_to(checkout) for name in include for path in checkout.glob(name)}
-    return sorted(
-        path for path in found if (checkout / path).is_file() or (checkout / path).is_symlink()
+    found = _working_tree(checkout)
+    for pattern in include:
+        matched = {path for path in checkout.glob(pattern) if path.parent.resolve() == path.parent}
+        if not matched:
+            raise InputError(f"include: nothing in {checkout} matches {pattern!r}")
+        for path in matched:
+            here = path.relative_to(checkout)
+            inner = path.is_dir() and not path.is_symlink()
+            found |= {here / each for each in _walk(path)} if inner else {here}
+    listed = sorted(
+        path for path in found if ".git" not in path.parts and _can_be_copied(checkout / path)
     )
+    for path in listed:
+        if (checkout / path).is_symlink():
+            _target(checkout, path)
+    return listed
 
 
 def size(checkout: Path, listed: list[Path]) -> int:
     """Return the bytes of the listed files."""
-    return sum((checkout / path).lstat().st_size for path in listed)
+    return sum((checkout / path).lstat().st_size for path in listed if not (checkout / path).is_dir())
+
+
+def digest(folder: Path, listed: list[Path]) -> str:
+    """Return a hash over names and contents: equal for a tree and its copy."""
+    total = hashlib.sha256()
+    for path in listed:
+        total.update(os.fsencode(path) + b"\0")
+        if (folder / path).is_symlink():
+            total.update(b"link " + os.fsencode(_target(folder, path)))
+        elif not (folder / path).is_dir():
+            with (folder / path).open("rb") as file:
+                total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()
 
 
 def copy(checkout: Path, listed: list[Path], target: Path) -> None:
-    """Copy the listed files to `target`, which must not exist; links stay links.
-
-    Raises InputError for a link that leads out of the checkout: writing through it would reach the
-    user's files.
-    """
+    """Copy what is listed to `target`, which must not exist; links stay links, within the copy."""
+    target.mkdir(parents=True)
     for path in listed:
         source, place = checkout / path, target / path
-        if source.is_symlink() and not source.resolve().is_relative_to(checkout.resolve()):
-            raise InputError(f"{source} leads out of the checkout; a copy could not be private")
         place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, place, follow_symlinks=source.is_dir() or not source.is_symlink())
+        if source.is_symlink():
+            place.symlink_to(os.path.relpath(_target(checkout, path), path.parent))
+        elif source.is_dir():
+            place.mkdir(exist_ok=True)
+        else:
+            shutil.copy2(source, place)
 
 
-def _git(checkout: Path, *command: str) -> str | None:
+def _working_tree(folder: Path) -> set[Path]:
+    names = _git(folder, *_LISTED, "--cached")
+    if not names:
+        return set(_walk(folder))
+    found = set()
+    for name in names.split("\0"):
+        path = folder / name
+        if name and path.is_dir() and not path.is_symlink():  # a submodule, or a repository in this one
+            inner = _working_tree(path) if (path / ".git").exists() else set(_walk(path))
+            found |= {Path(name) / each for each in inner}
+        elif name:
+            found.add(Path(name))
+    # Git knows files; a program may want a folder to be there.
+    for name in (_git(folder, *_LISTED, "--directory") or "").split("\0"):
+        if name.endswith("/"):
+            inner = {each for each in _walk(folder / name) if (folder / name / each).is_dir()}
+            found |= {Path(name) / each for each in inner if not (folder / name / each).is_symlink()}
+    return found
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Yield files, links and empty folders under `folder`, relative to it, git's own left out."""
+    for place, folders, names in os.walk(folder):
+        here = Path(place).relative_to(folder)
+        folders[:] = [name for name in folders if name != ".git"]
+        links = [name for name in folders if (Path(place) / name).is_symlink()]
+        yield from (here / name for name in [*names, *links])
+        if not folders and not names:
+            yield here
+
+
+def _can_be_copied(path: Path) -> bool:
+    return path.is_symlink() or path.is_file() or path.is_dir()
+
+
+def _target(folder: Path, link: Path) -> Path:
+    """Return what a link leads to, relative to `folder`.
+
+    Raises InputError where that is outside: writing through its copy would reach the user's files.
+    """
+    try:
+        return (folder / link).resolve().relative_to(folder.resolve())
+    except (ValueError, RuntimeError, OSError):
+        raise InputError(
+            f"{folder / link} leads out of the checkout, or nowhere; a copy could not be private"
+        ) from None
+
+
+def _git(folder: Path, *command: str) -> str | None:
+    """Return what a git command says, None where it fails; it must be one that only reads."""
+    # Variables such as GIT_DIR, set in a hook, would have it read another repository.
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or name.startswith("GIT_CONFIG")
+    }
     try:
         done = subprocess.run(  # noqa: S603
-            ["git", "-C", str(checkout), *command],  # noqa: S607
+            # A monitor of the file system would be started, and leave its socket in the repository.
+            ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *command],  # noqa: S607
             capture_output=True,
-            text=True,
             check=True,
             timeout=60,
-            env=_READ_ONLY,
+            env={**kept, "GIT_OPTIONAL_LOCKS": "0"},  # or `git status` rewrites the index
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout if "-z" in command else done.stdout.strip()
+    said = os.fsdecode(done.stdout)
+    return said if "-z" in command else said.strip()
