@@ -205,7 +205,8 @@ def _dividend(run: Run) -> str:
         return ""
     saved = analysis.dividend(run).sum()
     total = float(saved.pop("total"))
-    halves = ", ".join(f"{half} {count(float(number))}" for half, number in saved.items() if number)
+    sign = -1.0 if total < 0 else 1.0
+    halves = listed({str(half): sign * float(number) for half, number in saved.items() if number})
     if total <= 0:
         cost = f" and cost {count(-total)} ({halves})" if total else ""
         return f"{name('A2D')} against {name('A2')}: no granularity dividend in attempts{cost}."

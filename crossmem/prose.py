@@ -41,7 +41,7 @@ def count(value: float, thing: str = "") -> str:
     """
     if math.isnan(value):
         return "none"
-    whole = value == round(value) or abs(value) >= 100
+    whole = value == round(value) or round(abs(value), 1) >= 100
     plural = "" if not thing else f" {thing}" if value == 1 else f" {thing}s"
     return f"{value:,.0f}{plural}" if whole else f"{value:,.1f}{plural}"
 

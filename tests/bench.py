@@ -106,7 +106,7 @@ def replay(repetitions: int, episodes: int | None = None) -> Iterator[Ratio]:
     with tempfile.TemporaryDirectory(prefix="crossmem-bench-") as folder:
         world = private_copy(tables_of(stream.domain), Path(folder) / "tables")
         with (
-            serving(stream.domain, world.folder) as server,
+            serving(stream.domain, world.layout.folder) as server,
             ApiClient(server.url, server.admin_token) as api,
             httpx.Client(base_url=server.url, trust_env=False) as bare,
         ):

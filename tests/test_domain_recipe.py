@@ -548,6 +548,7 @@ def test_every_stream_drifts_where_the_contract_says() -> None:
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
 def test_the_budget_window_crosses_no_drift(plan: Plan) -> None:
+    assert plan.budget_window is not None
     first, last = plan.budget_window
 
     assert not [before for before, _ in plan.drifts if first < before <= last]

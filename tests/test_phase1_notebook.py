@@ -259,10 +259,9 @@ def test_the_command_prints_the_three_numbers_and_where_the_report_lies(report: 
 
     lines = report.stdout.splitlines()
     assert f"attempts over 24 episodes: {listed(COLUMNS['attempts'], rows)}" in lines
-    assert f"stale attempts after the drift: {listed(COLUMNS['stale attempts'], after)}" in lines
-    assert (
-        f"tokens per success after the drift: {listed(COLUMNS['tokens per success'], after)}" in lines
-    )
+    assert f"stale attempts after the first drift: {listed(COLUMNS['stale attempts'], after)}" in lines
+    tokens = listed(COLUMNS["tokens per success"], after)
+    assert f"tokens per success after the first drift: {tokens}" in lines
     assert lines[-1] == f"Report: {report.html}"
     assert "scripted agent" in lines[0]
     assert "Traceback" not in report.stderr
@@ -345,13 +344,18 @@ def test_every_figure_of_the_finding_is_what_the_rows_give(report: Report) -> No
         assert right == "A2"
         assert difference == (0 if same else int(by) * (1 if direction == "more" else -1))
 
-    ((arm, bought, cost, spared),) = take(
-        r"invalidation of (\w+) \(\w+\) bought (no|\d+) attempts?(?: \(it cost (\d+)\))?"
-        r"(?: and (\d+) stale attempts? fewer)?"
-    )
-    saved = attempts["LWG"] - attempts[arm]
-    assert (int(bought.replace("no", "0")), int(cost or 0)) == (max(saved, 0), max(-saved, 0))
-    assert int(spared or 0) == max(stale["LWG"] - stale[arm], 0)
+    ((arm, bought),) = take(r"invalidation of (\w+) \(\w+\) ((?:bought|saved|cost) [^.]*)")
+    told = re.findall(r"((?:saved|cost) \d+|bought no) ([a-z ]+?)s?(?:, | and |$)", bought)
+    expected = {"attempt": "bought no"}
+    for thing, column in (
+        ("attempt", "attempts"),
+        ("stale attempt", "stale_attempt"),
+        ("outdated use", "outdated_use"),
+    ):
+        gap = total(of(rows, "LWG"), column) - total(of(rows, arm), column)
+        if gap:
+            expected[thing] = f"{'saved' if gap > 0 else 'cost'} {abs(gap)}"
+    assert {thing: by for by, thing in told} == expected
 
     ((who, each),) = take(r"([A-Z][\w, ]*?) stored values .*? in poisoned attempts: ([\w ,]+)")
     assert named(who) == {arm for arm, count in poisoned.items() if count}
@@ -441,7 +445,9 @@ def test_tokens_per_success_without_a_success_are_a_dash(failing: Report) -> Non
 @pytest.mark.slow
 def test_tokens_per_success_without_a_success_are_none_in_words(failing: Report) -> None:
     assert re.search(
-        r"tokens per success after the drift: A0 none, A2 [1-9][\d,]*$", failing.stdout, re.MULTILINE
+        r"tokens per success after the first drift: A0 none, A2 [1-9][\d,]*$",
+        failing.stdout,
+        re.MULTILINE,
     )
     (alt,) = [
         str(image["alt"])

@@ -54,7 +54,7 @@ def live(folder: Path, arm: Arm, keying: Keying, phase: str = "phase1") -> Lived
     stream = streams.load(parameters.stream_name)
     world = private_copy(tables_of(stream.domain), folder / "tables")
     with (
-        serving(stream.domain, world.folder) as server,
+        serving(stream.domain, world.layout.folder) as server,
         ApiClient(server.url, server.admin_token) as api,
         Journal(folder / "lived.journal", {}) as journal,
     ):

@@ -184,12 +184,17 @@ def test_a_run_killed_again_while_it_resumes_ends_as_if_undisturbed(
 
 
 HALF_WRITTEN = (
-    "import crossmem.results as r\n"
-    "def dump(content, file, **how):\n"
+    "import contextlib, crossmem.paths as p, crossmem.results as r\n"
+    "def dumps(content, **how):\n"
     "    text = json.dumps(content, **how)\n"
-    "    file.write(text[:{share}]); file.flush()\n"
-    f"    {KILL}\n"
-    "r.json = type('json', (), {{'dump': dump, 'loads': json.loads}})"
+    "    return text[:{share}]\n"
+    "@contextlib.contextmanager\n"
+    "def whole(*given, whole=p.whole):\n"
+    "    with whole(*given) as draft:\n"
+    "        yield draft\n"
+    f"        assert draft.stat().st_size; {KILL}\n"
+    "r.json = type('json', (), {{'dumps': dumps, 'loads': json.loads}})\n"
+    "p.whole = whole"
 )
 
 
@@ -261,8 +266,8 @@ def fatal(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     servers: dict[str, Any] = {}
     submit = ApiClient.submit
 
-    def remembered(domain: str, tables: Path) -> Any:
-        context = serving(domain, tables)
+    def remembered(domain: str, tables: Path, *more: Any) -> Any:
+        context = serving(domain, tables, *more)
 
         class Remembered:
             def __enter__(self) -> Any:
@@ -361,7 +366,7 @@ def test_runs_that_start_in_the_same_second_do_not_share_a_name(
     from crossmem import runs
 
     now = runs.now()
-    monkeypatch.setattr(study, "_now", lambda: now)
+    monkeypatch.setattr(runs, "now", lambda: now)
     names = {replayed(arms="A0").path.name for _ in range(3)}
     assert sorted(names) == visible(results)
     assert len(names) == 3

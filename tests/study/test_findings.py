@@ -6,12 +6,14 @@ What a sentence claims is read out of its words and counted again from the rows.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crossmem import findings
+from crossmem import analysis, findings, plots
 from crossmem.memory.arms import ARMS
+from crossmem.prose import Prose, count
+from crossmem.results import Run
 
 from .rows import best, events, rows, totals
 
@@ -19,22 +21,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from crossmem.records import Row
-    from crossmem.results import Run
 
     from .conftest import Scripted
 
 PATTERNS = ("v2", "v4", "churn", "silent", "rollback")
 KEYINGS = ("task", "request")
-WORLDS = [
-    *(("phase2", pattern, keying) for pattern in PATTERNS for keying in KEYINGS),
-    *(("phase3", "m1", keying) for keying in KEYINGS),
-]
+WORLDS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{
+        f"phase2-{pattern}-{keying}": ("phase2", {"pattern": pattern, "keying": keying})
+        for pattern in PATTERNS
+        for keying in KEYINGS
+    },
+    **{f"phase3-m1-{keying}": ("phase3", {"pattern": "m1", "keying": keying}) for keying in KEYINGS},
+    **{stream: ("acme", {"stream": stream}) for stream in ("acme_m1", "acme_sanity")},
+}
 
 
-@pytest.fixture(params=WORLDS, ids="-".join)
+@pytest.fixture(params=WORLDS)
 def run(request: pytest.FixtureRequest, scripted: Scripted) -> Run:
-    phase, pattern, keying = request.param
-    return scripted(phase, pattern=pattern, keying=keying)
+    phase, given = WORLDS[request.param]
+    return scripted(phase, **given)
 
 
 def sentence(run: Run, start: str) -> str | None:
@@ -46,7 +52,12 @@ def sentence(run: Run, start: str) -> str | None:
 
 def named(text: str) -> list[str]:
     """The arms that a phrase names, in order."""
-    return [each for each in re.findall(r"\b(?:A\d[NCDV]?|LWG?|oracle)\b", text) if each]
+    return re.findall(r"\b(?:A\d[NCDV]?|LWG?|oracle)\b", text)
+
+
+def figures(listed: str) -> dict[str, int]:
+    """What a list such as `oats 1, promo tasks 6` says of each thing."""
+    return {thing: int(by) for thing, by in (each.rsplit(" ", 1) for each in listed.split(", "))}
 
 
 def number(text: str) -> int:
@@ -62,18 +73,17 @@ def test_who_needed_the_fewest_attempts(run: Run) -> None:
     assert said is not None
     match = re.fullmatch(
         r"Over (\d+) episodes (.+) needed the fewest attempts: (\d+), (\d+) fewer than an agent "
-        r"without memory; with perfect invalidation it would be (\d+)(?: as well|, (\d+) fewer)\.",
+        r"without memory; the oracle needs (\d+)\.",
         said,
     )
     assert match, said
-    episodes, arms, fewest, fewer, oracle, regret = match.groups()
+    episodes, arms, fewest, fewer, oracle = match.groups()
     attempts = totals(run)
     assert int(episodes) == len(rows(run, "A0"))
     assert set(named(arms)) == best(run)
     assert int(fewest) == min(attempts[arm] for arm in ARMS)
     assert int(fewer) == attempts["A0"] - int(fewest)
     assert int(oracle) == attempts["oracle"]
-    assert int(regret or 0) == int(fewest) - int(oracle)
 
 
 def test_who_paid_how_many_stale_attempts(run: Run) -> None:
@@ -86,24 +96,71 @@ def test_who_paid_how_many_stale_attempts(run: Run) -> None:
     assert paid == {arm: counted(run, arm, lambda row: row.stale_attempt, after=0) for arm in ARMS}
 
 
+def saved_by_half(run: Run) -> dict[str, int]:
+    """Attempts of A2 minus attempts of A2D where they differ, by half or by family without one."""
+    saved: dict[str, int] = {}
+    for ours, theirs in zip(rows(run, "A2D"), rows(run, "A2"), strict=True):
+        half = ours.half or f"{ours.family} tasks"
+        saved[half] = saved.get(half, 0) + theirs.attempts - ours.attempts
+    return {half: number for half, number in saved.items() if number}
+
+
 def test_the_dividend_and_its_halves(run: Run) -> None:
     attempts = totals(run)
     saved = attempts["A2"] - attempts["A2D"]
-    if saved == 0:
-        said = sentence(run, r"A2D \(diff-aware\) needed exactly as many")
-        assert said is not None
-        assert "no granularity dividend" in said
-        return
+    none = sentence(run, r"A2D \(diff-aware\) against A2")
     said = sentence(run, "The granularity dividend")
+    assert (none is None) == (saved != 0)
+    if not saved:
+        assert said is None
+        assert none == ("A2D (diff-aware) against A2 (governed): no granularity dividend in attempts.")
+        return
     assert said is not None
-    total, halves = re.fullmatch(r".* over A2, is (\d+) \((.+)\)\.", said).groups()  # type: ignore[union-attr]
+    match = re.fullmatch(
+        r"The granularity dividend, attempts that A2D saves over A2, is (\d+) \((.+?)\)\."
+        r"(?: (\d+) of them are harness-induced: they come from the companion promo_eligibility .+)?",
+        said,
+    )
+    assert match, said
+    total, halves, induced = match.groups()
+    by_half = saved_by_half(run)
     assert int(total) == saved
-    for half, by in re.findall(r"(\w+) (\d+)", halves):
-        assert int(by) == sum(
-            theirs.attempts - ours.attempts
-            for ours, theirs in zip(rows(run, "A2D"), rows(run, "A2"), strict=True)
-            if ours.half == half
-        )
+    assert figures(halves) == by_half
+    assert int(induced or 0) == by_half.get("promo tasks", 0)
+
+
+@pytest.mark.parametrize(("against", "cost"), [("A2", 0), ("A0", 11)])
+def test_an_a2d_that_saves_nothing_is_said_to_and_what_it_cost(
+    against: str, cost: int, scripted: Scripted
+) -> None:
+    """The rows of A2D are another arm's, so that they are as good as A2's, or worse."""
+    run = scripted("phase2", pattern="v2")
+    others = [row for row in run.results.rows if row.arm != "A2D"]
+    theirs = [row.model_copy(update={"arm": "A2D"}) for row in others if row.arm == against]
+    worse = Run(run.path, run.results.model_copy(update={"rows": others + theirs}))
+    said = sentence(worse, r"A2D \(diff-aware\) against A2")
+    assert said is not None
+    assert sentence(worse, "The granularity dividend") is None
+    none = "A2D (diff-aware) against A2 (governed): no granularity dividend in attempts"
+    assert totals(worse)["A2D"] - totals(worse)["A2"] == cost
+    if not cost:
+        assert said == f"{none}."
+        return
+    match = re.fullmatch(re.escape(none) + r" and cost (\d+) \((.+)\)\.", said)
+    assert match, said
+    assert int(match[1]) == cost
+    assert figures(match[2]) == {half: -by for half, by in saved_by_half(worse).items()}
+
+
+@pytest.mark.parametrize("arms", ["A0,A2", "A2D,LWG", "LWG"])
+def test_without_both_arms_there_is_no_dividend_but_words(arms: str, scripted: Scripted) -> None:
+    run = scripted("phase2", arms=arms)
+    assert analysis.dividend(run).empty
+    said = plots.dividend(run)
+    assert isinstance(said, Prose)
+    assert said.kind == "notice"
+    assert named(str(said)) == ["A2", "A2D"]
+    assert "dividend" not in str(findings.finding(run))
 
 
 def test_the_baselines_beside_a2(run: Run) -> None:
@@ -132,28 +189,28 @@ def test_why_a2_needs_more_attempts_than_a1_is_said_where_it_does_and_only_there
     assert dropped["A2"] > dropped["A2D"]
 
 
+BOUGHT: dict[str, Callable[[Row], int]] = {
+    "attempt": lambda row: row.attempts,
+    "stale attempt": lambda row: row.stale_attempt,
+    "outdated use": lambda row: row.outdated_use,
+}
+
+
 def test_what_invalidation_bought(run: Run) -> None:
     said = sentence(run, "LWG admits exactly")
     assert said is not None
-    attempts = totals(run)
-    for arm, bought in re.findall(r"(?:invalidation|that) of (A2D?) \([\w-]+\) bought ([^;.]+)", said):
-        gap = attempts["LWG"] - attempts[arm]
-        if gap > 0:
-            assert bought.startswith(f"{gap} attempt"), said
-        else:
-            assert bought.startswith("no attempts"), said
-            cost = re.search(r"\(it cost (\d+)\)", bought)
-            assert (int(cost[1]) if cost else 0) == -gap, said
-        stale, outdated = (
-            counted(run, "LWG", of) - counted(run, arm, of)
-            for of in (lambda row: row.stale_attempt, lambda row: row.outdated_use)
-        )
-        if stale > 0:
-            assert re.search(rf"\b{stale} stale attempts? fewer", bought), said
-        elif outdated > 0:
-            assert re.search(rf"\b{outdated} outdated uses? fewer", bought), said
-        else:
-            assert "fewer" not in bought, said
+    told = re.findall(r"(?:invalidation|that) of (A2D?) \([\w-]+\) ([^;.]+)", said)
+    assert [arm for arm, _ in told] == ["A2", "A2D"]
+    for arm, bought in told:
+        expected = []
+        for thing, of in BOUGHT.items():
+            fewer = sum(map(of, rows(run, "LWG"))) - sum(map(of, rows(run, arm)))
+            if fewer:
+                things = f"{abs(fewer)} {thing}{'s' * (abs(fewer) != 1)}"
+                expected.append(f"{'saved' if fewer > 0 else 'cost'} {things}")
+            elif thing == "attempt":
+                expected.append("bought no attempts")
+        assert re.split(r", | and ", bought) == expected, said
     policies = {arm["name"]: arm for arm in run.config["arms"]}
     for part in ("admission", "conflict"):
         assert policies["LWG"][part] == policies["A2"][part] == policies["A2D"][part]
@@ -188,17 +245,21 @@ def test_what_trusting_stamps_cost_is_said_where_rows_changed_silently_and_only_
 
 def test_who_was_poisoned_and_how_often(run: Run) -> None:
     said = sentence(run, ".* stored values that belong to one request")
-    assert said is not None
-    listed = dict(re.findall(r"(\w+) (\d+)", said.rsplit(": ", 1)[1]))
-    hit = {arm: counted(run, arm, lambda row: row.poisoned) for arm in (*ARMS, "oracle")}
-    assert {arm: int(number) for arm, number in listed.items()} == {a: n for a, n in hit.items() if n}
+    paid = {arm: counted(run, arm, lambda row: row.poisoned) for arm in (*ARMS, "oracle")}
+    hit = {arm: number for arm, number in paid.items() if number}
+    assert (said is not None) == bool(hit) == (run.config["domain"] == "recipe")
+    if said is None:
+        return
+    who, listed = said.rstrip(".").split(" stored values ")
+    assert set(named(who)) == set(hit)
+    assert figures(listed.rsplit(": ", 1)[1]) == hit
 
 
 def test_every_sentence_is_one_that_was_checked(run: Run) -> None:
     known = (
         "Over ",
         "Stale attempts after the first drift: ",
-        r"A2D \(diff-aware\) needed exactly",
+        r"A2D \(diff-aware\) against A2 \(governed\): no granularity dividend",
         "The granularity dividend",
         r"A1 \(naive\) needed",
         "A2 needed more attempts than A1",
@@ -216,9 +277,10 @@ def test_the_headline_is_counted_from_the_rows(run: Run) -> None:
     assert attempts == f"attempts over {len(rows(run, 'A0'))} episodes: " + ", ".join(
         f"{line} {number}" for line, number in totals(run).items()
     )
-    assert stale == "stale attempts after the drift: " + ", ".join(
+    assert stale == "stale attempts after the first drift: " + ", ".join(
         f"{line} {counted(run, line, lambda row: row.stale_attempt, after=0)}" for line in run.arms
     )
+    assert tokens.startswith("tokens per success after the first drift: ")
     for line in run.arms:
         after = [row for row in rows(run, line) if row.drift_epoch]
         expected = sum(row.total_tokens for row in after) / sum(row.success for row in after)
@@ -232,6 +294,65 @@ def test_the_notice_says_that_no_model_was_asked(run: Run) -> None:
     assert notice.kind == "notice scripted"
     assert "scripted agent (profile haiku), not from a language model" in str(notice)
     assert "No interval is given" in str(notice)
+    assert findings.intervals(run) is None, "the notice says why"
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(0, "0"), (2.5, "2.5"), (99.9, "99.9"), (99.96, "100"), (100.4, "100"), (1234.5, "1,234")],
+)
+def test_a_count_has_no_decimals_from_a_hundred_on(value: float, written: str) -> None:
+    assert count(value) == written
+
+
+# -- a stream without drift ------------------------------------------------------------------------
+
+
+def test_refunds_are_a_matter_of_successes_and_of_no_drift(scripted: Scripted) -> None:
+    run = scripted("acme", stream="acme_refunds")
+    attempts, successes, tokens = findings.headline(run)
+    listed = ", ".join(f"{line} {number}" for line, number in totals(run).items())
+    assert attempts == f"attempts over 12 episodes: {listed}"
+    succeeded = {line: counted(run, line, lambda row: row.success) for line in run.arms}
+    assert successes == "successes: " + ", ".join(f"{a} {n}" for a, n in succeeded.items())
+    heading, _, listed = tokens.partition(": ")
+    assert heading == "tokens per success"
+    for line, said in re.findall(r"(\w+) ([\d,.]+)(?:, |$)", listed):
+        spent = sum(row.total_tokens for row in rows(run, line))
+        expected = spent / succeeded.pop(line)
+        assert float(said.replace(",", "")) == pytest.approx(expected, abs=0.51)
+    assert succeeded == {}
+
+
+def test_refunds_that_failed_are_counted_and_nothing_is_said_of_drift(scripted: Scripted) -> None:
+    run = scripted("acme", stream="acme_refunds")
+    fewest, failed = findings.finding(run).sentences
+    failures = {line: counted(run, line, lambda row: not row.success) for line in run.arms}
+    assert set(failures.values()) == {4}
+    start, _, listed = failed.rstrip(".").partition(". Failed: ")
+    assert start == "Not every episode succeeded"
+    assert figures(listed) == failures
+    attempts = totals(run)
+    assert set(named(fewest.split(" needed ")[0])) == best(run)
+    assert f"the fewest attempts: {attempts['A2']}, {attempts['A0'] - attempts['A2']} fewer" in fewest
+    assert fewest.endswith(f"; the oracle needs {attempts['oracle']}.")
+    for text in (*findings.headline(run), *findings.finding(run).sentences):
+        assert not re.search("drift|stale|dividend|invalidat|bump", text), text
+
+
+def test_the_acme_dividend_is_split_by_plan_and_policy_and_a_part_is_the_harness_s(
+    scripted: Scripted,
+) -> None:
+    said = sentence(scripted("acme", stream="acme_m1"), "The granularity dividend")
+    assert said is not None
+    split, induced = said.split(". ", 1)
+    assert figures(split.split("(")[1].rstrip(")")) == {
+        "partner": 1,
+        "enterprise-pilot": 1,
+        "promo tasks": 6,
+    }
+    assert " is 8 (" in split
+    assert induced.startswith("6 of them are harness-induced: they come from the companion")
 
 
 # -- memory that is not heeded ---------------------------------------------------------------------
@@ -266,6 +387,13 @@ def test_with_arms_missing_nothing_is_said_of_them(arms: str, pattern: str, scri
         assert str(min(totals(run)[arm] for arm in arms.split(","))) in each
 
 
+@pytest.mark.parametrize("arm", ["A0", "LWG"])
+def test_one_arm_alone_is_not_said_to_be_the_best(arm: str, scripted: Scripted) -> None:
+    run = scripted("phase2", arms=arm)
+    said = sentence(run, "Over ")
+    assert said == f"Over 24 episodes {arm} {totals(run)[arm]} attempts."
+
+
 @pytest.mark.parametrize("arms", ["A0,A1,A2,A2D,A3,LW,LWG", "A2,A2D,LWG", "A0,A2"])
 def test_with_one_attempt_an_episode_nothing_crashes_and_no_text_is_broken(
     arms: str, scripted: Scripted
@@ -288,4 +416,4 @@ def test_an_agent_that_ignores_memory_is_so_described_without_a0_beside_it(scrip
     run = scripted("phase2", model="sonnet", hint_style="append", arms="A2,A2D,LWG")
     said = str(findings.finding(run))
     assert "changed nothing" in said
-    assert "perfect invalidation" not in said
+    assert "oracle" not in said
