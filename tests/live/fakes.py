@@ -296,7 +296,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def do_POST(self) -> None:
-        raw = self.rfile.read(int(self.headers["content-length"]))
+        length = int(self.headers["content-length"])
+        if len(raw := self.rfile.read(length)) < length:  # whoever asked was killed
+            self.close_connection = True
+            return
         headers = {name.lower(): value for name, value in self.headers.items()}
         asked = self.provider.take(self.path, headers, raw)
         answer = self.provider.script(asked)

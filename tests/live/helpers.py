@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossmem.results import Run, load
 from crossmem.study import run
 
 if TYPE_CHECKING:
+    from crossmem.results import Run
     from crossmem.streams import Stream
 
 KEY = "sk-ant-test-not-to-be-found-7c31e9d04ab8"
@@ -54,13 +54,6 @@ def start(*hook: str, **given: Any) -> subprocess.Popen[str]:
     code = "\n".join(["import json, os, sys", *hook, RUN])
     command = [sys.executable, "-c", code, json.dumps({"model": "haiku", "arms": "A0,A2", **given})]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finished(process: subprocess.Popen[str]) -> Run:
-    """Return the run of a process that ends well."""
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    return load(Path(out.strip()))
 
 
 SHORT = f"""
