@@ -66,6 +66,8 @@ class Acme(Domain):
         if entry.key[0] != "promo":
             return super().stands(entry, pointer, request)
         codes = request.get("promo_codes", [])
+        if not isinstance(codes, list):  # a model's slip
+            return False
         return entry.key[1] not in codes and (entry.value is None or entry.value in codes)
 
     def lesson(self, task: Task, request: Body, suggestion: Suggestion, keying: Keying) -> Entry | None:
@@ -88,8 +90,9 @@ class Acme(Domain):
             case "csm_code":
                 return ("csm", plan), plan, value
             case "promo_codes" if isinstance(value, list):
-                sent = request.get("promo_codes", [])
-                code = next((each for each in sent if each not in value), None)
+                sent = request.get("promo_codes")
+                sent = sent if isinstance(sent, list) else []
+                code = _refused(raw.get("promo_codes", []), sent, value)
                 new = next((each for each in value if each not in sent), None)
                 return (("promo", str(code), plan), str(code), new) if code is not None else None
             case ("reason" | "amount") as name if "payment_intent" in raw:
@@ -101,9 +104,10 @@ class Acme(Domain):
 
     def holds(self, entry: Entry, rows: Mapping[str, Json]) -> bool:
         """The row must still lead to the entry's value."""
-        live = rows.get(entry.row or "")
         if entry.key[0] == "promo":
-            return same((live or {}).get("replaced_by"), entry.value)
+            _, code, plan = entry.key
+            return same(_heir(code, plan, rows), entry.value)
+        live = rows.get(entry.row or "")
         if entry.key[0] == "funding":
             live = (live or {}).get("use")
         return same(live, entry.value)
@@ -137,3 +141,27 @@ class Acme(Domain):
         for plan, code in rows[self.drifting_table].items():
             eligible[code] = {"plans": [plan], "stackable": True, "replaced_by": None}
         return {"promo_eligibility": eligible}
+
+
+def _refused(raw: Sequence[str], sent: Sequence[str], mended: Sequence[str]) -> str | None:
+    """Return the raw task's code that a mended list is about, None if there is none.
+
+    It was sent and has to go; or what was sent in its place has to.
+    """
+    gone = [code for code in sent if code not in mended]
+    own = (code for code in raw if code in gone)
+    replaced = (code for code in raw if code not in sent and code not in mended)
+    return next(own, next(replaced, None)) if gone else None
+
+
+def _heir(code: str, plan: str, rows: Mapping[str, Any]) -> str | None:
+    """Return the code that stands for `code` on a plan: the first of those after it that is for it."""
+    seen: set[str] = set()
+    following: str | None = code
+    while following is not None and following in rows and following not in seen:
+        row = rows[following]
+        if plan in row.get("plans", ()):
+            return following
+        seen.add(following)
+        following = row.get("replaced_by")
+    return None
