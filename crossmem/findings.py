@@ -32,6 +32,7 @@ def notice(*runs: Run) -> Prose:
             for probe in each.config["preflight"] or []
             for warning in probe["warnings"]
         ]
+        doubts += filter(None, map(_other_models, runs))
         return Prose((f"Measured with the model {models}.", *doubts, *why), "notice")
     origin = (
         f"Every figure here comes from a scripted agent (profile {models}), not from a language model. "
@@ -39,6 +40,17 @@ def notice(*runs: Run) -> Prose:
         "the prompts a live agent would send."
     )
     return Prose((origin, *doubts, *why), "notice scripted")
+
+
+def _other_models(run: Run) -> str | None:
+    """Say which models served a run beside the one that its preflight met."""
+    met = {probe["served_model"] for probe in run.config["preflight"] or []}
+    served = [each.evidence["model"] for each in run.results.attempts if each.evidence]
+    others = sorted({str(model) for model in served if model not in met}) if met else []
+    if not others:
+        return None
+    number = sum(model not in met for model in served)
+    return f"{run.path.name}: {number} of {len(served)} answers came from {joined(others)}."
 
 
 def _doubts_of_api(run: Run) -> list[str]:

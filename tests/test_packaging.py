@@ -160,7 +160,9 @@ def test_importing_crossmem_imports_nothing_heavy() -> None:
     assert not heavy & loaded
 
 
-@pytest.mark.parametrize("target", ["study", "test", "lint", "bench", "lock", "clean"])
+@pytest.mark.parametrize(
+    "target", ["study", "test", "lint", "picture", "local", "bench", "lock", "clean"]
+)
 def test_make_knows_and_lists_the_target(target: str) -> None:
     subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, check=True)
     listing = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
