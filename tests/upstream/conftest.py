@@ -1,0 +1,58 @@
+"""Foreign repositories that are watched: they stay as they were, and no server is left."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from .foreign import PLAIN, Plan, build, servers, state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Builder(Protocol):
+    def __call__(self, plan: Plan = PLAIN, name: str = "theirs", **misbehave: Any) -> Path: ...
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("STRIPE_API_KEY", "PYTHONPATH", "PILOT_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Builder:
+    """Build a repository that a test may change."""
+
+    def building(plan: Plan = PLAIN, name: str = "theirs", **misbehave: Any) -> Path:
+        return build(tmp_path / name, plan, **misbehave)
+
+    return building
+
+
+@pytest.fixture
+def watched(tmp_path: Path, results: Path) -> Iterator[Builder]:
+    """Build repositories that are as they were after the test, with no server left."""
+    before = {}
+
+    def building(plan: Plan = PLAIN, name: str = "theirs", **misbehave: Any) -> Path:
+        repository = build(tmp_path / name, plan, **misbehave)
+        before[repository] = state(repository)
+        return repository
+
+    yield building
+    nobody_left(results)
+    for repository, was in before.items():
+        assert state(repository) == was
+
+
+def nobody_left(results: Path, within_s: float = 10.0) -> None:
+    """Assert that no server of a run in `results` is left, or ends by itself soon."""
+    deadline = time.monotonic() + within_s
+    while left := servers(results):
+        assert time.monotonic() < deadline, [process.cmdline() for process in left]
+        time.sleep(0.05)
