@@ -318,11 +318,24 @@ def _stamp(version: str) -> Observation:
 # -- all of it -----------------------------------------------------------------------------------------
 
 
+# -- live: arms at once to the slowest alone ---------------------------------------------------------
+
+
+def live() -> Iterator[Ratio]:
+    """Run arms at once and alone against a provider of the tests' own that answers in half a second."""
+    from live.bench_live import live_ratio
+
+    with redirect_stderr(io.StringIO()):
+        value, bound = live_ratio()
+    yield Ratio("live: arms at once / the slowest alone", value, bound, "0.5 s an answer")
+
+
 def everything() -> Iterator[Ratio]:
     yield from replay(repetitions=9)
     yield from report(repetitions=5)
     yield from memory((10**2, 10**4, 10**6), repetitions=21)
     yield from invalidation(10**3, (10**3, 10**6), repetitions=11)
+    yield from live()
 
 
 def main() -> int:
