@@ -11,6 +11,7 @@ from filelock import FileLock
 
 from crossmem import study
 from crossmem.api import tables_of
+from crossmem.domains import DOMAINS
 from crossmem.memory.arms import ARMS
 from crossmem.paths import RESULTS_VARIABLE
 from crossmem.results import load
@@ -31,7 +32,7 @@ def _packaged_tables_are_never_written() -> Iterator[None]:
 
 
 def packaged_tables() -> dict[str, bytes]:
-    files = sorted(tables_of("recipe").rglob("*.json"))
+    files = sorted(path for domain in DOMAINS for path in tables_of(domain).rglob("*.json"))
     return {str(path): path.read_bytes() for path in files}
 
 
