@@ -63,8 +63,10 @@ def _doubts_of_api(run: Run) -> list[str]:
     commit = (api["commit"] or "no commit")[:12]
     said = [f"The API is a checkout, {api['path']} at {at} ({commit}{changed})."]
     said += [f"Checkout: {warning}." for warning in api["warnings"]]
-    if api.get("diffs") == "harness":
-        said.append("Its reload gives no structured diff: what A2D was handed, the harness computed.")
+    if (whose := api.get("diffs")) in {"harness", "both"}:
+        gives = "no structured diff" if whose == "harness" else "a structured diff of some tables only"
+        computed = "what A2D was handed" if whose == "harness" else "the others that A2D was handed"
+        said.append(f"Its reload gives {gives}: {computed}, the harness computed.")
     return said
 
 
