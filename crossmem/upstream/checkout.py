@@ -101,8 +101,8 @@ def open_checkout(path: str, phase: str, stream: Stream, python: str, *, strict:
     Raises InputError where it cannot be used, and under `strict` where it is not at the expected branch
     or tag.
     """
-    checkout = paths.given(path).resolve()
-    if not checkout.is_dir():
+    checkout = _folder(path)
+    if checkout is None:
         raise InputError(
             f"parameter api = {path!r}: no such folder; 'embedded', or the path of a checkout"
         )
@@ -124,6 +124,14 @@ def open_checkout(path: str, phase: str, stream: Stream, python: str, *, strict:
     return Checkout(
         checkout, stream.domain, profile, facts, files, process.interpreter(python), warnings
     )
+
+
+def _folder(path: str) -> Path | None:
+    try:
+        found = paths.given(path).resolve()
+    except (OSError, RuntimeError, ValueError):  # no such user, a loop of links, a null byte
+        return None
+    return found if found.is_dir() else None
 
 
 def announce(checkout: Checkout, copies: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -56,3 +57,11 @@ def nobody_left(results: Path, within_s: float = 10.0) -> None:
     while left := servers(results):
         assert time.monotonic() < deadline, [process.cmdline() for process in left]
         time.sleep(0.05)
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,154 @@
+"""Which branch or tag a checkout is at: in the config block, in the report, or an error if asked."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from crossmem import findings
+from crossmem.errors import InputError
+from crossmem.results import Run
+from crossmem.study import run
+
+from .conftest import Builder
+from .foreign import ACME, PLAIN, commit, git
+
+
+def played(api: Path, phase: str = "phase1", **given: object) -> Run:
+    return run(phase, **{"mock": True, "arms": "A0", "api": str(api), **given})
+
+
+def notice(of: Run) -> str:
+    return findings.notice(of)._repr_html_()
+
+
+def test_the_expected_branch_raises_no_doubt(watched: Builder) -> None:
+    repository = watched(PLAIN)
+    head = git(repository, "rev-parse", "HEAD").strip()
+    of = played(repository, strict_checkout=True)
+    api = of.config["api"]
+    assert {name: api[name] for name in ("source", "path", "commit", "branch", "tags", "dirty")} == {
+        "source": "checkout",
+        "path": "theirs",
+        "commit": head,
+        "branch": "feature/versionable-tables",
+        "tags": [],
+        "dirty": False,
+    }
+    assert api["warnings"] == []
+    said = notice(of)
+    assert f"The API is a checkout, theirs at feature/versionable-tables ({head[:12]})." in said
+    assert "Checkout:" not in said
+
+
+def test_another_branch_is_a_warning_in_config_and_report(watched: Builder) -> None:
+    of = played(watched(replace(PLAIN, branch="main")))
+    said = "expected feature/versionable-tables, but the checkout is at main"
+    assert of.config["api"]["warnings"] == [said]
+    assert f"Checkout: {said}." in notice(of)
+
+
+def test_another_branch_is_an_error_if_asked(watched: Builder, results: Path) -> None:
+    with pytest.raises(InputError, match=r"strict_checkout: expected feature/versionable-tables, but"):
+        played(watched(replace(PLAIN, branch="main")), strict_checkout=True)
+    assert not results.exists()
+
+
+@pytest.mark.parametrize(
+    ("phase", "branch"),
+    [
+        ("phase1", "feature/versionable-tables"),
+        ("phase2", "feature/drift-snapshots-and-table-diff"),
+        ("phase3", "feature/drift-snapshots-and-table-diff"),
+    ],
+)
+def test_each_phase_expects_its_branch(phase: str, branch: str, made: Builder) -> None:
+    from crossmem.parameters import read
+
+    given = {"mock": True, "arms": "A0", "strict_checkout": True}
+    right, wrong = made(replace(PLAIN, branch=branch)), made(replace(PLAIN, branch="x"), name="wrong")
+    assert read(phase, {**given, "api": str(right)}).checkout()
+    with pytest.raises(InputError, match=f"expected {branch}, but the checkout is at x"):
+        read(phase, {**given, "api": str(wrong)})
+
+
+def test_acme_expects_its_tag(made: Builder) -> None:
+    from crossmem.parameters import read
+
+    given = {"mock": True, "arms": "A0", "strict_checkout": True}
+    bare = replace(ACME, profile=False)
+    tagged, other = made(bare), made(replace(bare, tags=("v0.1.0",)), name="other")
+    assert read("acme", {**given, "api": str(tagged)}).checkout()
+    with pytest.raises(InputError, match=r"expected v0\.2\.0, but the checkout is at main"):
+        read("acme", {**given, "api": str(other)})
+    git(tagged, "checkout", "-q", "--detach")
+    found = read("acme", {**given, "api": str(tagged)}).checkout()
+    assert found is not None
+    assert (found.facts.branch, found.facts.tags) == (None, ("v0.2.0",))
+
+
+def test_the_profile_may_expect_another(made: Builder) -> None:
+    plan = replace(PLAIN, profile=True, branch="mine")
+    assert played(made(plan), strict_checkout=True).config["api"]["profile"]["ref"] == "mine"
+
+
+def test_a_folder_that_is_no_git_checkout_is_allowed_and_said(made: Builder) -> None:
+    repository = made(PLAIN)
+    shutil.rmtree(repository / ".git")
+    of = played(repository)
+    api = of.config["api"]
+    assert (api["commit"], api["branch"], api["tags"], api["dirty"]) == (None, None, [], None)
+    said = "expected feature/versionable-tables, but the path is no git checkout"
+    assert api["warnings"] == [said]
+    assert f"Checkout: {said}." in notice(of)
+    assert "theirs at no branch (no commit)" in notice(of)
+    with pytest.raises(InputError, match="no git checkout"):
+        played(repository, strict_checkout=True)
+
+
+def test_uncommitted_changes_are_said_and_change_the_hash(made: Builder) -> None:
+    repository = made(PLAIN)
+    clean = played(repository)
+    (repository / "notes.txt").write_text("x")
+    dirty = played(repository)
+    assert (clean.config["api"]["dirty"], dirty.config["api"]["dirty"]) == (False, True)
+    assert "with uncommitted changes" in notice(dirty)
+    assert "with uncommitted changes" not in notice(clean)
+    assert clean.config["api"]["commit"] == dirty.config["api"]["commit"]
+    assert clean.config["api"]["sha256"] != dirty.config["api"]["sha256"]
+    commit(repository)
+    again = played(repository)
+    assert again.config["api"]["sha256"] == dirty.config["api"]["sha256"]
+
+
+@pytest.mark.parametrize(("diff", "whose"), [(False, "harness"), (True, "server")])
+def test_whose_diffs_they_are_is_said(whose: str, watched: Builder, *, diff: bool) -> None:
+    of = played(watched(replace(PLAIN, diff=diff)), arms="A2D")
+    assert of.config["api"]["diffs"] == whose
+    said = "Its reload gives no structured diff: what A2D was handed, the harness computed."
+    assert (said in notice(of)) is not diff
+
+
+def test_without_an_arm_that_is_handed_diffs_nothing_is_said_of_them(watched: Builder) -> None:
+    of = played(watched(replace(PLAIN, diff=False)), arms="A0,A2")
+    assert of.config["api"]["diffs"] is None
+    assert "diff" not in notice(of)
+
+
+def test_diffs_of_some_tables_only_are_said(watched: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    from crossmem.client import ApiClient
+
+    reload = ApiClient.reload
+    monkeypatch.setattr(
+        ApiClient,
+        "reload",
+        lambda self: tuple(diff for diff in reload(self) if diff.table != "promo_eligibility"),
+    )
+    monkeypatch.setenv("STRIPE_API_KEY", "sk_test_4eC39HqLyjWDarjtT1zdp7dc")
+    of = played(watched(ACME), "acme", stream="acme_sanity", arms="A2D")
+    assert of.config["api"]["diffs"] == "both"
+    assert "a structured diff of some tables only: the others that A2D was handed" in notice(of)
+    assert of.rows[of.rows["arm"] == "A2D"]["attempts"].sum() == 32
