@@ -142,7 +142,6 @@ def test_a_parameter_that_is_called_like_the_verb_does_not_replace_it(verb: str,
     assert [each.action for each in read] == ["MODIFY_PARAMS"]
 
 
-@pytest.mark.xfail(strict=True, reason="a parameter called `action` hides a verb under `type`")
 def test_a_parameter_called_action_does_not_hide_a_verb_under_type() -> None:
     parameters = {"field": "/a/0", "suggested_value": "x", "action": "string"}
     read = refusal({"type": "MODIFY_PARAMS", "parameters": parameters}).suggestions

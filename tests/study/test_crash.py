@@ -16,6 +16,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import journals
 import psutil
 import pytest
 
@@ -75,7 +76,7 @@ def killed(process: subprocess.Popen[str]) -> None:
 
 def journalled(folder: Path) -> int:
     """Count the lines in all journals: a header each, and an episode each."""
-    return sum(path.read_bytes().count(b"\n") for path in folder.glob(".runs/*/*.journal"))
+    return journals.lines(folder)
 
 
 def until(process: subprocess.Popen[str], reached: Callable[[], bool]) -> list[int]:

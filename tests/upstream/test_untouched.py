@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import journals
 import psutil
 import pytest
 
@@ -84,7 +85,7 @@ def finished(process: subprocess.Popen[str]) -> Run:
 
 def journalled(results: Path) -> int:
     """Count the lines in all journals: a header each, and an episode each."""
-    return sum(path.read_bytes().count(b"\n") for path in results.glob(".runs/*/*.journal"))
+    return journals.lines(results)
 
 
 def until(process: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
