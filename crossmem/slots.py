@@ -99,6 +99,8 @@ class Folds:
     is_open: bool = False
 
     def _repr_html_(self) -> str:
+        if not self.slots:
+            return "<p>Nothing drifted in this run, so there is no slot.</p>"
         return "".join(_template().render(slot=slot, is_open=self.is_open) for slot in self.slots)
 
     def __repr__(self) -> str:
