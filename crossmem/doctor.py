@@ -125,4 +125,5 @@ def _checkout(api: str, phase: str, python: str) -> Finding:
         return Finding("checkout", str(error), missing=True, needed=True)
     assert found is not None  # noqa: S101 (a path was given)
     said = "; ".join(found.warnings) or "as expected"
-    return Finding("checkout", f"{found.profile.server.app}, {len(found.files)} files, {said}")
+    size = f"{len(found.files)} files, {found.size / 1024**2:,.1f} MB"
+    return Finding("checkout", f"{found.profile.server.app}, {size}, {said}")

@@ -63,6 +63,8 @@ def test_the_package_keeps_every_wall(copy: Path) -> None:
         ("crossmem.api", "crossmem.memory", SERVER),
         ("crossmem.domains", "crossmem.api", CORE),
         ("crossmem.harness", "crossmem.plots", CORE),
+        ("crossmem.drift", "crossmem.upstream", CORE),
+        ("crossmem.api", "crossmem.upstream", SERVER),
         ("crossmem.contract", "crossmem.memory", ARROWS),
         ("crossmem.domains", "crossmem.harness", ARROWS),
     ],

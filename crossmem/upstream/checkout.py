@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Event
@@ -24,6 +24,8 @@ from crossmem.upstream import process, tree
 from crossmem.upstream.profile import NAME, Profile, load
 
 if TYPE_CHECKING:
+    from crossmem.contract import Response
+    from crossmem.domains.base import Body
     from crossmem.drift import Layout
     from crossmem.streams import Stream
 
@@ -85,9 +87,33 @@ class Checkout:
         )
         with (
             process.running(how, copy, log) as (url, token),
-            ApiClient(url, token, self.profile.paths.routes()) as api,
+            _Watched(url, token, self.profile.paths.routes(), world=world) as api,
         ):
             yield api, world
+
+
+@dataclass
+class _Watched(ApiClient):
+    """Raises CrossmemError where the app's stamps are not those of the table files under it.
+
+    The app then reads other files than the profile names, or its reload none: nothing would drift.
+    """
+
+    world: World = field(kw_only=True, repr=False)
+
+    def submit(
+        self, endpoint: str, request: Body, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """Send a request and read the answer, accepted or not."""
+        response = super().submit(endpoint, request, headers)
+        for name, stamp in response.stamps.items():
+            table = self.world.live.get(name)
+            if table is not None and stamp != table.version:
+                raise CrossmemError(
+                    f"the API says that {name} is at {stamp}, its table file that it is at "
+                    f"{table.version}: it reads other files than the profile names, or reloads none"
+                )
+        return response
 
 
 def table_names(domain_name: str) -> list[str]:

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,9 +40,11 @@ def say(text: str) -> None:
 def load() -> list[dict[str, Any]]:
     changed = []
     for name in SETTINGS["tables"]:
-        content = json.loads(
-            (HERE / SETTINGS["root"] / SETTINGS["file"].format(table=name)).read_text()
-        )
+        path = HERE / SETTINGS["root"] / SETTINGS["file"].format(table=name)
+        if MISBEHAVE.get("reads_other_files"):
+            mine = path.with_suffix(".mine")
+            path = mine if mine.exists() else Path(shutil.copy(path, mine))
+        content = json.loads(path.read_text())
         new = {"version": str(content[SETTINGS["version"]]), "rows": content[SETTINGS["rows"]]}
         old = TABLES.get(name)
         TABLES[name] = new
@@ -92,7 +95,7 @@ def told(action: str, field: str, current: Any, value: Any, table: str | None) -
 async def reload(request: Request) -> JSONResponse:
     if request.headers.get(SETTINGS["token_header"]) != os.environ[SETTINGS["token_variable"]]:
         return JSONResponse({"error": "no"}, 403)
-    changed = load()
+    changed = [] if MISBEHAVE.get("reloads_nothing") else load()
     return JSONResponse({"reloaded": changed} if SETTINGS["diff"] else {"ok": True})
 
 
