@@ -1,0 +1,103 @@
+"""Experience arms on real streams: the same fold, the same judge, and what governance takes away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from crossmem.experience.arms import EXPERIENCE_ARMS, TABLE
+from crossmem.experience.memory import ExperienceMemory
+from crossmem.harness import refold
+from crossmem.memory.arms import ARMS
+
+from .world import fresh, live
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from crossmem.records import EpisodeRecord
+
+GOVERNED = [name for name in EXPERIENCE_ARMS if name.endswith(("A2", "A2D"))]
+LESSONS = [name for name in GOVERNED if not name.startswith("rich.faithful")]
+
+
+@pytest.mark.parametrize(
+    "name", ["simple.fixed", "cards.faithful", "rich.fixed.A2D", "skills.fixed.A2", "A3C"]
+)
+def test_a_fold_over_the_records_is_the_live_memory_wherever_it_is_cut(
+    tmp_path: Path, name: str
+) -> None:
+    lived = live(tmp_path, TABLE[name], "phase3_m1")
+    memory = fresh(TABLE[name], lived.stream)
+    for record in lived.records:
+        told = [each for each in record.before if "budget" in each or "diffs" in each]
+        assert len(told) == len(record.before)
+        before = fresh(TABLE[name], lived.stream)
+        for each in lived.records[: record.index]:
+            refold(before, lived.stream, each)
+        if not told:  # what is recalled after a cut is what was recalled live
+            recalled = before.recall(lived.stream.episodes[record.index].task)
+            listed = record.attempts[0].recalled
+            assert [entry.value for entry in recalled] == [each["value"] for each in listed]
+        refold(memory, lived.stream, record)
+        assert (memory.store.count, memory.store.bytes) == (record.row.entries, record.row.bytes)
+
+
+def test_recall_changes_nothing(tmp_path: Path) -> None:
+    lived = live(tmp_path, TABLE["rich.faithful"])
+    assert isinstance(lived.memory, ExperienceMemory)
+    sizes, calls = lived.memory.store, lived.memory.cache.calls
+    task = lived.stream.episodes[0].task
+    first = lived.memory.recall(task)
+    assert first == lived.memory.recall(task)
+    assert first.text == lived.memory.recall(task).text
+    assert (lived.memory.store, lived.memory.cache.calls) == (sizes, calls)
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_governed_memory_serves_no_outdated_value_after_a_stamp_exposed_it(
+    tmp_path: Path, name: str
+) -> None:
+    lived = live(tmp_path, TABLE[name])
+    exposed: dict[str, str] = {}
+    for record in lived.records:
+        for each in record.attempts[0].recalled:
+            if each["table"] in exposed:
+                assert each["version"] == exposed[each["table"]], (record.index, each)
+        exposed |= stamps(record)
+
+
+def stamps(record: EpisodeRecord) -> dict[str, str]:
+    return {
+        table: stamp
+        for attempt in record.attempts
+        for table, stamp in (attempt.response or {}).get("table_versions", {}).items()
+    }
+
+
+def test_a_summary_cached_by_id_serves_governed_cards_what_they_dropped(tmp_path: Path) -> None:
+    faithful = live(tmp_path / "faithful", TABLE["rich.faithful.A2"], "phase3_m1")
+    fixed = live(tmp_path / "fixed", TABLE["rich.fixed.A2"], "phase3_m1")
+    assert faithful.stale() > fixed.stale()
+
+
+def test_fixed_and_governed_skills_do_as_the_core_arms(tmp_path: Path) -> None:
+    for name, core in (("skills.fixed.A2", "A2"), ("skills.fixed.A2D", "A2D")):
+        ours = live(tmp_path / name, TABLE[name], "phase3_m1")
+        theirs = live(tmp_path / core, ARMS[core], "phase3_m1")
+        assert (ours.attempts(), ours.stale()) == (theirs.attempts(), theirs.stale())
+
+
+def test_a_faithful_skill_is_never_replaced_and_a_fixed_one_is(tmp_path: Path) -> None:
+    faithful = live(tmp_path / "faithful", TABLE["skills.faithful"], "phase3_m1")
+    fixed = live(tmp_path / "fixed", TABLE["skills.fixed"], "phase3_m1")
+    assert faithful.stale() == 15  # as A1, which keeps the first value for good
+    assert fixed.stale() == 5  # as LWG, which replaces it
+
+
+def test_a_budget_that_forgives_costs_less_than_one_that_evicts(tmp_path: Path) -> None:
+    forgiving = live(tmp_path / "A3C", TABLE["A3C"], "phase3_m1")
+    evicting = live(tmp_path / "A3", TABLE["A3"], "phase3_m1")
+    unlimited = live(tmp_path / "A2", TABLE["A2"], "phase3_m1")
+    assert unlimited.attempts() <= forgiving.attempts() < evicting.attempts()
