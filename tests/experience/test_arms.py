@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from crossmem.errors import CrossmemError, InputError
 from crossmem.experience.arms import EXPERIENCE_ARMS, TABLE
 from crossmem.experience.memory import ExperienceMemory
-from crossmem.harness import refold
+from crossmem.harness import Replay, refold
 from crossmem.memory.arms import ARMS
+from crossmem.parameters import read
+from crossmem.study import run
 
 from .world import fresh, live
 
@@ -101,3 +106,73 @@ def test_a_budget_that_forgives_costs_less_than_one_that_evicts(tmp_path: Path) 
     evicting = live(tmp_path / "A3", TABLE["A3"], "phase3_m1")
     unlimited = live(tmp_path / "A2", TABLE["A2"], "phase3_m1")
     assert unlimited.attempts() <= forgiving.attempts() < evicting.attempts()
+
+
+# -- the seam -------------------------------------------------------------------------------------------
+
+PHASE = """
+import sys
+import crossmem as cm
+
+run = cm.phase3(mock=True, model="haiku", arms="A0,A2")
+cm.findings.finding(run), cm.plots.strip(run), cm.analysis.summary(run)
+sys.exit(any(name.startswith("crossmem.experience") for name in sys.modules))
+"""
+
+
+@pytest.mark.usefixtures("results")
+def test_a_phase_imports_nothing_of_this_room() -> None:
+    done = subprocess.run([sys.executable, "-c", PHASE], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_component_stands_for_its_arms_in_the_variants_and_governances_asked_for() -> None:
+    given = {"mock": True, "arms": "A0,cards,A3C", "variant": "fixed", "governed": "none,A2"}
+    chosen = [arm.name for arm in read("experience", given).chosen()]
+    assert chosen == ["A0", "cards.fixed", "cards.fixed.A2", "A3C"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"arms": "A0,card"}, "unknown arm 'card'; did you mean 'cards'"),
+        ({"arms": "cards,cards.fixed"}, "repeated arm"),
+        ({"arms": ""}, "unknown arm"),
+        ({"variant": "fix"}, "unknown variant 'fix'; did you mean 'fixed'"),
+        ({"governed": "A1"}, "unknown governance 'A1'"),
+        ({"keying": "request"}, "keying"),
+    ],
+)
+def test_a_bad_parameter_is_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read("experience", {"mock": True, **given})
+
+
+def test_a_run_killed_halfway_ends_with_the_rows_of_an_undisturbed_one(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {
+        "mock": True,
+        "model": "haiku",
+        "stream": "phase2_v4",
+        "arms": "cards.faithful,rich.fixed.A2D,A3C",
+    }
+    whole = run("experience", **given)
+    undisturbed = Replay.episode
+
+    def killed(self: Replay, index: int) -> EpisodeRecord:
+        if index == 13:
+            raise CrossmemError("killed")
+        return undisturbed(self, index)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Replay, "episode", killed)
+        with pytest.raises(CrossmemError, match="killed"):
+            run("experience", **given)
+    resumed = run("experience", **given, resume=True)
+    for part in ("rows", "events", "attempts"):
+        assert plain(getattr(resumed.results, part)) == plain(getattr(whole.results, part))
+
+
+def plain(records: list[Any]) -> list[dict[str, Any]]:
+    return [record.model_dump(exclude={"latency_s"}) for record in records]
