@@ -101,11 +101,11 @@ def compact_size(entry: Entry) -> int:
 
 
 def fade(store: FadingStore, spare: Held | None = None) -> Iterator[Action]:
-    """Demote until the store fits its budget; `spare` stays whole."""
+    """Demote until the store fits its budget; `spare` is the last to be made compact and stays that."""
     if store.room >= 0:
         return
     ranked = sorted((held for held in store if held is not spare), key=_rank)
-    for held in ranked:
+    for held in [*ranked, *([spare] if spare else [])]:
         if store.room >= 0:
             return
         if held.order not in store.compact:

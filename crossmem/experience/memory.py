@@ -191,8 +191,8 @@ class ExperienceMemory:
             self._pending = ()
             served = self._serve(event.task, self._episode)
             self._context = served.context
-            kept, hits, stale = self._summaries()
-            actions.append(_served_action(served, hits, stale))
+            kept, used = self._summaries()
+            actions.append(_served_action(served, used))
         actions += self._ledger.fold(event)
         self.world.update(event.response.stamps)
         node = self._node(event, first=first)
@@ -205,16 +205,19 @@ class ExperienceMemory:
         actions.append(Action("write", "bytes written for this attempt", None, value=written))
         return actions
 
-    def _summaries(self) -> tuple[int, int, int]:
-        """Make the summaries that this context lacks; return bytes written, hits, stale hits."""
+    def _summaries(self) -> tuple[int, dict[str, int]]:
+        """Make the summaries that this context lacks; return the bytes written and what was used."""
         if self.arm.component != "rich":
-            return 0, 0, 0
-        hits, stale, written = self.cache.hits, self.cache.stale, 0
+            return 0, {}
+        cache, written = self.cache, 0
+        before = cache.calls, cache.hits, cache.stale
         for number in self._context.nodes:
             node = self.journal.nodes[number]
-            made = self.cache.ensure(node, self._parent(node), self._lessons(node), self.world)
-            written += made[1]
-        return written, self.cache.hits - hits, self.cache.stale - stale
+            parent, lessons = self._parent(node), self._lessons(node)
+            written += cache.ensure(node, parent, lessons, self.world)[1]
+        after = cache.calls, cache.hits, cache.stale
+        used = [now - then for now, then in zip(after, before, strict=True)]
+        return written, dict(zip(("calls", "hits", "stale_hits"), used, strict=True))
 
     def _node(self, seen: Observation, *, first: bool) -> Node:
         """Return the attempt as a node."""
@@ -284,14 +287,13 @@ def _by_support(keys: Sequence[Key], listed: Sequence[tuple[float, int, Entry]])
     return [lesson for key in keys for _, _, lesson in ranked if lesson.key == key]
 
 
-def _served_action(served: _Served, hits: int, stale: int) -> Action:
+def _served_action(served: _Served, summaries: dict[str, int]) -> Action:
     value: dict[str, Json] = {
         "operator": served.context.operator,
         "primaries": list(served.context.primaries),
         "nodes": len(served.context.nodes),
         "tokens": served.fitted.tokens,
         "cut": list(served.fitted.cut),
-        "cache_hits": hits,
-        "stale_hits": stale,
+        **summaries,
     }
     return Action("serve", "put before the agent", None, value=value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar, Literal
 
 from pydantic import field_validator
@@ -32,8 +32,7 @@ class Experience(Parameters):
     @field_validator("arms")
     @classmethod
     def _known_arms(cls, value: str) -> str:
-        arms([name for name in _names(value) if name not in COMPONENTS] or "A0", cls.table())
-        return ",".join(_names(value))
+        return _all_of("arm", value, [*COMPONENTS, *TABLE])
 
     @field_validator("variant")
     @classmethod
@@ -75,10 +74,9 @@ def _names(value: str) -> list[str]:
     return [name for name in map(str.strip, value.split(",")) if name]
 
 
-def _all_of(what: str, value: str, choices: object) -> str:
+def _all_of(what: str, value: str, choices: Collection[str]) -> str:
     names = _names(value)
-    known = list(choices)  # type: ignore[call-overload]
     for name in names or [value]:
-        if name not in known:
-            raise unknown(what, name, known)
+        if name not in choices:
+            raise unknown(what, name, choices)
     return ",".join(names)

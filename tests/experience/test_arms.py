@@ -108,7 +108,7 @@ def test_a_budget_that_forgives_costs_less_than_one_that_evicts(tmp_path: Path) 
     assert unlimited.attempts() <= forgiving.attempts() < evicting.attempts()
 
 
-# -- the seam -------------------------------------------------------------------------------------------
+# -- the seam --------------------------------------------------------------------------------
 
 PHASE = """
 import sys

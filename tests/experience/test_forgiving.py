@@ -67,6 +67,13 @@ def test_all_are_compact_before_one_is_a_trace_and_a_trace_is_not_served() -> No
     assert list(held.store.traces) == [("place", "a")]
 
 
+def test_what_was_just_learned_is_made_compact_before_another_entry_is_lost() -> None:
+    held = memory("a", "b")
+    held.fold(BudgetSet(3 * compact_size(next(iter(held.store)).entry)))
+    held.fold(observed(answer([fix("c", "the long value of c")], U="1")))
+    assert len(served(held)) == 3
+
+
 def test_what_faded_is_rebuilt_whole_when_the_budget_recovers() -> None:
     held = memory("a", "b")
     before, size = held.recall(task()), held.store.bytes
