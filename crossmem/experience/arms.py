@@ -53,6 +53,10 @@ class ExperienceArm(Arm):
         """Whether it has the weaknesses as specified."""
         return self.variant == "faithful"
 
+    def describe(self) -> dict[str, str | None]:
+        """Return the composition by name; a budget of tokens only where it is in force."""
+        return {**super().describe(), "tokens": None if self.faithful else str(self.tokens)}
+
     def memory(self, domain: Domain, keying: Keying) -> Remembers:
         """Return an empty memory of this arm."""
         return ExperienceMemory(self, domain, keying)

@@ -101,7 +101,7 @@ def _forgiving(run: Run) -> tuple[Answer, str]:
     table = measures.hysteresis(run)
     if table.empty:
         return "not testable here", "the stream has no window of a tight budget"
-    left = {arm: float(table.loc[arm, "hysteresis"]) for arm in ("A2", "A3", "A3C")}
+    left = {arm: analysis.value(table, arm, "hysteresis") for arm in ("A2", "A3", "A3C")}
     why = ", ".join(f"{arm} {value:+.0%}" for arm, value in left.items())
     better = left["A3"] < left["A3C"]
     return _verdict(better), f"first-try rate after the window less that before it: {why}"

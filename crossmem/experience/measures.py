@@ -117,7 +117,7 @@ def recovery(run: Run) -> pd.DataFrame:
     rows = rows[(rows["drift_epoch"] > 0) & (rows["family"] == analysis.slot_family(run))]
     begins = {n: event["before"] for n, event in enumerate(run.config["drift_events"], start=1)}
     found = [
-        (arm, replicate, epoch, _recovered(group) - begins[int(epoch)] + 1)
+        (arm, replicate, epoch, _recovered(group) - begins[int(str(epoch))] + 1)
         for (arm, replicate, epoch), group in rows.groupby(
             ["arm", "replicate", "drift_epoch"], observed=True
         )

@@ -18,7 +18,7 @@ from crossmem.experience.cards import Deck
 from crossmem.experience.nodes import Node, NodeJournal, Operator
 from crossmem.experience.rendering import Fitted, Item, Section, fit, unlimited
 from crossmem.experience.rich import SummaryCache, shown
-from crossmem.experience.selecting import HALF_LIFE, Context, Selector, simple
+from crossmem.experience.selecting import HALF_LIFE, Context, Selector, place_of, simple
 from crossmem.experience.skills import Guidance, Skill
 from crossmem.memory.entry import Entry, Key, Rendered, canonical_json
 from crossmem.memory.memory import Event, Memory, Observation
@@ -67,7 +67,7 @@ class ExperienceMemory:
         self._task: str | None = None
         self._pending: tuple[Entry, ...] = ()
         self._context = Context("draft")
-        self._selector = Selector(self.journal, self.deck, arm.faithful, 0, self._teaches)
+        self._selector = Selector(self.journal, self.deck, arm.faithful, 0, self._served_still)
 
     @property
     def store(self) -> Held:
@@ -129,8 +129,8 @@ class ExperienceMemory:
     def _lessons(self, node: Node) -> list[Entry]:
         return [found for lesson in node.lessons if (found := self._current(lesson))]
 
-    def _teaches(self, node: Node, key: Key) -> bool:
-        return any(each.key == key and self._current(each) for each in node.lessons)
+    def _served_still(self, lesson: Entry) -> bool:
+        return self._current(lesson) is not None
 
     def _current(self, lesson: Entry) -> Entry | None:
         """Return a lesson under the version it is now known to hold in; None where it must not be
@@ -139,7 +139,7 @@ class ExperienceMemory:
         Governed: what the ledger has dropped is not served. Fixed: neither is what the server marked as
         belonging to one request alone.
         """
-        if not self.arm.faithful and (lesson.key, canonical_json(lesson.value)) in self._uncacheable:
+        if not self.arm.faithful and place_of(lesson) in self._uncacheable:
             return None
         if self.arm.governed == "none":
             return lesson
@@ -227,8 +227,8 @@ class ExperienceMemory:
         fixes = [self._stamped(seen, each) for each in self._suggested(seen)]
         violated = sorted({each.key[0] for each in fixes})
         share = len(violated) / len(self.domain.families) if violated else 1.0
-        known = {(e.key, canonical_json(e.value)): e for e in self._pending}
-        known |= {(c.entry.key, canonical_json(c.entry.value)): c.entry for c in seen.carried}
+        known = {place_of(each): each for each in self._pending}
+        known |= {place_of(each.entry): each.entry for each in seen.carried}
         standing = self.domain.carried(list(known.values()), seen.task, seen.request)
         lessons = [self._stamped(seen, e) for e, at in standing if not seen.response.refuses(at)]
         plan = "; ".join(
@@ -268,7 +268,7 @@ class ExperienceMemory:
     def _learn(self, seen: Observation, node: Node) -> None:
         for fix in self._suggested(seen):
             if not fix.cacheable:
-                self._uncacheable.add((fix.key, canonical_json(fix.value)))
+                self._uncacheable.add(place_of(fix))
         if self.arm.component != "skills" or not node.accepted:
             return
         for lesson in self._lessons(node):
@@ -281,7 +281,7 @@ def _by_support(keys: Sequence[Key], listed: Sequence[tuple[float, int, Entry]])
     """Return each value once, key by key, the best supported of a key last."""
     support: dict[tuple[Key, str], tuple[float, int, Entry]] = {}
     for weight, node, lesson in sorted(listed, key=lambda each: each[1]):
-        at = lesson.key, canonical_json(lesson.value)
+        at = place_of(lesson)
         support[at] = (support[at][0] + weight if at in support else weight, node, lesson)
     ranked = sorted(support.values(), key=lambda each: (each[0], each[1]))
     return [lesson for key in keys for _, _, lesson in ranked if lesson.key == key]

@@ -16,11 +16,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crossmem.memory.entry import Key
+import numpy as np
+
+from crossmem.memory.entry import Key, canonical_json
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from crossmem.experience.cards import Deck
-    from crossmem.experience.nodes import Node, NodeJournal, Operator
+    from crossmem.experience.nodes import NodeJournal, Operator
+    from crossmem.memory.entry import Entry
+
+    Array = npt.NDArray[np.float64]
 
 WEIGHTS = (1.0, 0.4, 0.25)
 """Of the metric, of the gain over the parent, of novelty."""
@@ -55,14 +62,14 @@ def utilities(deck: Deck, nodes: Sequence[int], episode: int, *, faithful: bool)
     N the novelty.
     """
     cards = [deck.cards[node] for node in nodes]
-    low, high = min(c.metric for c in cards), max(c.metric for c in cards)
+    metrics = [card.metric for card in cards]
+    low, high = min(metrics), max(metrics)
     largest = max((c.delta or 0.0 for c in cards), default=0.0)
     found = []
     for card in cards:
         score = (card.metric - low) / (high - low) if high > low else 0.5
         gain = max(0.0, card.delta or 0.0) / largest if largest > 0 else 0.0
-        weighted = zip(WEIGHTS, (score, gain, card.novelty), strict=True)
-        utility = sum(weight * part for weight, part in weighted)
+        utility = WEIGHTS[0] * score + WEIGHTS[1] * gain + WEIGHTS[2] * card.novelty
         age = 0.0 if faithful else (episode - card.episode) / HALF_LIFE
         found.append(utility * 0.5**age)
     return found
@@ -70,44 +77,48 @@ def utilities(deck: Deck, nodes: Sequence[int], episode: int, *, faithful: bool)
 
 def probabilities(utility: Sequence[float], temperature: float) -> list[float]:
     """Return the softmax of U / T; T is floored at 1e-8."""
-    floor = max(temperature, 1e-8)
-    top = max(utility)
-    raw = [math.exp((each - top) / floor) for each in utility]
-    total = sum(raw)
-    return [each / total for each in raw]
+    found: list[float] = _softmax(np.asarray(utility), max(temperature, 1e-8)).tolist()
+    return found
 
 
 def effective_size(probability: Sequence[float]) -> float:
     """Return 1 / sum p^2: among how many candidates a draw really chooses."""
-    return 1 / sum(each * each for each in probability)
+    return float(1 / np.square(probability).sum())
 
 
 def calibrated(utility: Sequence[float], wanted: float = EFFECTIVE) -> float:
-    """Return the temperature at which `wanted` candidates share the choice (1.0 if all fewer)."""
+    """Return the temperature at which `wanted` candidates share the choice (1.0 if all are fewer)."""
     if len(utility) <= wanted:
         return 1.0
+    given = np.asarray(utility)
     low, high = 1e-4, 10.0
-    for _ in range(24):
+    for _ in range(16):
         middle = math.sqrt(low * high)
-        if effective_size(probabilities(utility, middle)) > wanted:
+        if 1 / np.square(_softmax(given, middle)).sum() > wanted:
             high = middle
         else:
             low = middle
     return high
 
 
+def _softmax(utility: Array, temperature: float) -> Array:
+    raw: Array = np.exp((utility - utility.max()) / temperature)
+    raw /= raw.sum()
+    return raw
+
+
 @dataclass(frozen=True)
 class Selector:
     """Chooses from a journal and its cards.
 
-    `usable` tells which lesson of a node may still be served.
+    `usable` tells whether a lesson may still be served.
     """
 
     journal: NodeJournal
     deck: Deck
     faithful: bool
     seed: int
-    usable: Callable[[Node, Key], bool]
+    usable: Callable[[Entry], bool]
 
     def context(self, keys: Sequence[Key], episode: int) -> Context:
         """Return the context of an episode's first attempt at a task with these keys."""
@@ -137,9 +148,17 @@ class Selector:
         return Context("debug", (node,), (node, *same))
 
     def _candidates(self, key: Key) -> list[int]:
-        nodes = self.journal.nodes
-        found = self.journal.accepted_with(key, CAP)
-        return [node for node in found if self.usable(nodes[node], key)]
+        """Return the accepted nodes, `CAP` at most, with a lesson of `key` that may still be served."""
+        known: dict[str, bool] = {}
+        found = []
+        for number in self.journal.accepted_with(key, CAP):
+            lesson = next(each for each in self.journal.nodes[number].lessons if each.key == key)
+            value = place_of(lesson)[1]
+            if value not in known:
+                known[value] = self.usable(lesson)
+            if known[value]:
+                found.append(number)
+        return found
 
     def _draw(self, pool: Sequence[int], episode: int, number: int) -> int:
         """Draw a parent by utility, the same for the same seed, episode and number of the draw."""
@@ -166,6 +185,12 @@ class Selector:
         utility = utilities(self.deck, pool, episode, faithful=self.faithful)
         ranked = sorted(zip(utility, pool, strict=True), reverse=True)
         return [each for _, each in ranked[:number]]
+
+
+def place_of(lesson: Entry) -> tuple[Key, str]:
+    """Return what tells a lesson from others: its key, and its value as text."""
+    value = lesson.value
+    return lesson.key, f'"{value}' if isinstance(value, str) else canonical_json(value)
 
 
 # -- base processors ---------------------------------------------------------------------------------

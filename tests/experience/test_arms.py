@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from crossmem import streams
+from crossmem.agents.prompts import Prompter
+from crossmem.domains import domain
 from crossmem.errors import CrossmemError, InputError
 from crossmem.experience.arms import EXPERIENCE_ARMS, TABLE
 from crossmem.experience.memory import ExperienceMemory
 from crossmem.harness import Replay, refold
 from crossmem.memory.arms import ARMS
+from crossmem.memory.entry import Rendered
 from crossmem.parameters import read
 from crossmem.study import run
 
@@ -176,3 +180,42 @@ def test_a_run_killed_halfway_ends_with_the_rows_of_an_undisturbed_one(
 
 def plain(records: list[Any]) -> list[dict[str, Any]]:
     return [record.model_dump(exclude={"latency_s"}) for record in records]
+
+
+def test_a_live_agent_reads_the_rendered_context_and_the_scripted_one_pays_for_it(
+    tmp_path: Path,
+) -> None:
+    lived = live(tmp_path, TABLE["cards.fixed"])
+    recalled = lived.memory.recall(lived.stream.episodes[0].task)
+    assert isinstance(recalled, Rendered)
+    prompter = Prompter(domain("recipe"), {}, "amendment")
+    block = prompter.memory_block(recalled)
+    assert recalled.text in block
+    assert recalled.text.startswith("Attempts:")
+    assert prompter.memory_block(Rendered((), "")) == ""
+    assert "Kembrovast" not in prompter.memory_block(())
+
+
+def test_the_combined_stream_is_the_ladder_with_a_combined_task_after_every_four() -> None:
+    ladder, mixed = streams.load("phase3_m1"), streams.load("experience_m1")
+    families = [mixed.family(episode.task) for episode in mixed.episodes]
+    assert len(families) == 60
+    assert [n for n, family in enumerate(families) if family == "combined"] == list(range(4, 60, 5))
+    kept = [episode for episode in mixed.episodes if mixed.family(episode.task) != "combined"]
+    assert [(e.task, e.snapshot) for e in kept] == [(e.task, e.snapshot) for e in ladder.episodes]
+
+
+def test_a_combined_task_breaks_several_rules_at_once_and_is_crossed_from_what_is_known(
+    tmp_path: Path,
+) -> None:
+    cold = live(tmp_path / "A0", TABLE["A0"], "experience_m1")
+    for record in cold.records[4::5]:
+        body = record.attempts[0].response or {}
+        fixes = body["recovery_feedback"]["suggestions"]
+        assert len({fix["action"] for fix in fixes}) == len(fixes) >= 2
+    lived = live(tmp_path / "cards", TABLE["cards.fixed"], "experience_m1")
+    served = [
+        event.value for record in lived.records for event in record.events if event.kind == "serve"
+    ]
+    assert {each["operator"] for each in served} == {"draft", "improve", "crossover"}
+    assert all(record.row.success for record in lived.records)

@@ -31,7 +31,7 @@ NAME: Key = ("name", "cream", "thai")
 
 
 def selector(of: NodeJournal, *, faithful: bool = True) -> Selector:
-    return Selector(of, deck(of, faithful=faithful), faithful, 0, lambda *_: True)
+    return Selector(of, deck(of, faithful=faithful), faithful, 0, lambda _: True)
 
 
 # -- utility ------------------------------------------------------------------------------------------
