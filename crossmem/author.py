@@ -20,7 +20,7 @@ from crossmem.agents.prompts import HINT_STYLES
 from crossmem.agents.scripted import ScriptedAgent
 from crossmem.api import tables_of
 from crossmem.contract import Json
-from crossmem.domains import acme_streams, domain, recipe_streams
+from crossmem.domains import acme_streams, combined, domain, recipe_streams
 from crossmem.drift import read_table
 from crossmem.memory.arms import ARMS
 from crossmem.parameters import Phase1
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from crossmem.domains.plan import Plan
     from crossmem.drift import World
 
-PLANS: dict[str, Plan] = {plan.name: plan for plan in (*recipe_streams.PLANS, *acme_streams.PLANS)}
+PLANS: dict[str, Plan] = {
+    plan.name: plan for plan in (*recipe_streams.PLANS, *combined.PLANS, *acme_streams.PLANS)
+}
 BUDGET_SHARE = 0.45
 
 

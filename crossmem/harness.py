@@ -18,8 +18,8 @@ from crossmem.memory.memory import (
     Carried,
     DiffsHanded,
     Event,
-    Memory,
     Observation,
+    Remembers,
     Truth,
     VersionsRead,
 )
@@ -42,7 +42,7 @@ class Replay:
 
     stream: Stream
     domain: Domain
-    memory: Memory
+    memory: Remembers
     agent: Agent
     api: ApiClient
     world: World
@@ -173,7 +173,7 @@ class Replay:
         )
 
 
-def refold(memory: Memory, stream: Stream, record: EpisodeRecord) -> None:
+def refold(memory: Remembers, stream: Stream, record: EpisodeRecord) -> None:
     """Fold a journalled episode into `memory`: the state ends as it did when the episode was live."""
     for told in record.before:
         memory.fold(told_event(told))

@@ -17,8 +17,9 @@ from crossmem.agents.prompts import HintStyle
 from crossmem.api.stripe_access import KEY_VARIABLE, StripeAccess, stripe_access
 from crossmem.domains.base import Keying
 from crossmem.errors import InputError, unknown
-from crossmem.memory.arms import arms
+from crossmem.memory.arms import ARMS, Arm, arms
 from crossmem.results import find
+from crossmem.rooms import Shelf
 from crossmem.streams import BudgetStep
 
 if TYPE_CHECKING:
@@ -71,6 +72,15 @@ class Parameters(Given):
         """The name of the stream to replay."""
         raise NotImplementedError
 
+    @classmethod
+    def table(cls) -> Mapping[str, Arm]:
+        """Return what `arms` can name."""
+        return ARMS
+
+    def chosen(self) -> list[Arm]:
+        """Return the arms to replay."""
+        return arms(self.arms, self.table())
+
     @field_validator("model")
     @classmethod
     def _default_model(cls, value: str) -> str:
@@ -79,7 +89,7 @@ class Parameters(Given):
     @field_validator("arms")
     @classmethod
     def _known_arms(cls, value: str) -> str:
-        return ",".join(arm.name for arm in arms(value))
+        return ",".join(arm.name for arm in arms(value, cls.table()))
 
     @field_validator("budget")
     @classmethod
@@ -114,7 +124,7 @@ class Parameters(Given):
         found = open_checkout(
             self.api, self.phase, stream, self.api_python, strict=self.strict_checkout
         )
-        needy = [arm.name for arm in arms(self.arms) if arm.told == "versions"]
+        needy = [arm.name for arm in self.chosen() if arm.told == "versions"]
         if needy and found.profile.paths.versions is None:
             raise InputError(
                 f"arms: {needy[0]} reads the API's versions, and the checkout has no endpoint for them "
@@ -228,10 +238,12 @@ class AcmeBilling(Parameters):
         return stripe_access(self.stripe)
 
 
-PHASES: dict[str, type[Parameters]] = {
-    each.phase: each for each in (Phase1, Phase2, Phase3, AcmeBilling)
-}
-NOTEBOOKS: dict[str, type[Given]] = {**PHASES, "stale_attempts": StaleAttempts, "compare": Compare}
+_PHASES = {each.phase: each for each in (Phase1, Phase2, Phase3, AcmeBilling)}
+_ELSEWHERE = {"experience": "crossmem.experience.parameters:Experience"}
+PHASES: Mapping[str, type[Parameters]] = Shelf(_PHASES, _ELSEWHERE)
+NOTEBOOKS: Mapping[str, type[Given]] = Shelf(
+    {**_PHASES, "stale_attempts": StaleAttempts, "compare": Compare}, _ELSEWHERE
+)
 
 
 def read(phase: str, given: Mapping[str, Any]) -> Parameters:

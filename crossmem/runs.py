@@ -21,7 +21,7 @@ from crossmem.agents.meter import PRICES_OF
 from crossmem.agents.models import full_name, label
 from crossmem.agents.prompts import BASE_INSTRUCTION, HINT_STYLES
 from crossmem.errors import InputError
-from crossmem.memory.arms import ORACLE, Arm, arms
+from crossmem.memory.arms import ORACLE, Arm
 from crossmem.parameters import EMBEDDED, Parameters, budget_steps
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _PACKAGES = ("anthropic", "fastapi", "httpx", "openai", "papermill", "pandas", "
 
 def lines(parameters: Parameters) -> list[Arm]:
     """Return what is replayed: the arms asked for, and the oracle where the phase has it."""
-    return [*arms(parameters.arms), *([ORACLE] if parameters.with_oracle else [])]
+    return [*parameters.chosen(), *([ORACLE] if parameters.with_oracle else [])]
 
 
 _PROBE = ".probe-"

@@ -34,7 +34,6 @@ from crossmem.errors import CrossmemError, InputError
 from crossmem.harness import Replay
 from crossmem.journal import Journal, JournalError
 from crossmem.memory.arms import Arm
-from crossmem.memory.memory import Memory
 from crossmem.parameters import Parameters, budget_steps, read
 from crossmem.runs import (
     check_same_tree,
@@ -334,7 +333,7 @@ def make_replay(
     return Replay(
         stream=stream,
         domain=what,
-        memory=Memory(arm, what, parameters.keying),
+        memory=arm.memory(what, parameters.keying),
         agent=agent,
         api=api,
         world=world,

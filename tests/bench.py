@@ -336,6 +336,10 @@ def everything() -> Iterator[Ratio]:
     yield from memory((10**2, 10**4, 10**6), repetitions=21)
     yield from invalidation(10**3, (10**3, 10**6), repetitions=11)
     yield from live()
+    from bench_experience import amplification, experience
+
+    yield from experience((10**3, 10**4), repetitions=21)
+    yield amplification(800)
 
 
 def main() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import bench
+import bench_experience
 import pytest
 from bench import Ratio
 
@@ -15,8 +16,10 @@ from bench import Ratio
         (lambda: bench.replay(repetitions=1, episodes=3), 1),
         (lambda: bench.memory((10, 20, 30), repetitions=1), 12),
         (lambda: bench.invalidation(5, (5, 20), repetitions=1), 1),
+        (lambda: bench_experience.experience((30, 60), repetitions=1), 3),
+        (lambda: iter([bench_experience.amplification(30)]), 0),
     ],
-    ids=["replay", "memory", "invalidation"],
+    ids=["replay", "memory", "invalidation", "experience", "amplification"],
 )
 def test_a_part_measures_its_ratios(part: Callable[[], Iterator[Ratio]], bounded: int) -> None:
     measured = list(part())

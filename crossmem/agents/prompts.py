@@ -14,7 +14,7 @@ from typing import Literal
 
 from crossmem.contract import Disclosure, Response
 from crossmem.domains.base import Body, Domain, Task
-from crossmem.memory.entry import Entry, canonical_json
+from crossmem.memory.entry import Entry, Rendered, canonical_json
 
 HintStyle = Literal["append", "amendment"]
 
@@ -57,6 +57,8 @@ class Prompter:
 
     def memory_block(self, recalled: Sequence[Entry]) -> str:
         """Return the block that puts `recalled` before the agent, empty if there is nothing."""
+        if isinstance(recalled, Rendered):
+            return f"{HINT_STYLES[self.hint_style]}\n{recalled.text}" if recalled.text else ""
         if not recalled:
             return ""
         lines = [

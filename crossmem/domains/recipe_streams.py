@@ -19,7 +19,7 @@ _PLAN = (
 
 _FLOUR_DISHES = ("griddle cakes", "shortbread", "dumpling wrappers", "apple crumble", "flatbread")
 _OATS_DISHES = ("porridge", "muesli bars", "oatcakes", "granola", "baked pears")
-_PAIRS = (
+PAIRS = (
     ("cream", "thai", "green curry", "eggplant"),
     ("parmesan", "japanese", "cold noodles", "cucumber"),
     ("lard", "persian", "jewelled rice", "saffron"),
@@ -40,7 +40,7 @@ def _author(name: str, step: str, dishes: dict[str, Iterator[str]]) -> Authored:
     if step in dishes:
         return _celiac(name, {"F": "flour", "O": "oats"}[step], next(dishes[step]))
     if step.startswith("I"):
-        return _incompatible(name, *_PAIRS[int(step[1])])
+        return _incompatible(name, *PAIRS[int(step[1])])
     right = "=" in step
     ingredient, _, servings = step.partition("=" if right else "!")
     before, after = map(int, servings.split(">"))
@@ -85,8 +85,6 @@ def _incompatible(name: str, ingredient: str, cuisine: str, dish: str, other: st
 
 
 def _scaling(name: str, ingredient: str, before: int, after: int, *, right: bool) -> Authored:
-    base = _BASE_AMOUNTS[ingredient]
-    scaled = float(round(Fraction(base) * after / before, 2))
     dish = _SCALED_DISHES[ingredient]
     return _authored(
         name,
@@ -98,16 +96,23 @@ def _scaling(name: str, ingredient: str, before: int, after: int, *, right: bool
             "dietary": [],
             "servings": {"from": before, "to": after},
             "ingredients": [
-                {
-                    "name": ingredient,
-                    "amount": scaled if right else base,
-                    "unit": "g",
-                    "base_amount": base,
-                },
+                scaled(ingredient, before, after, right=right),
                 {"name": "water", "amount": 50.0, "unit": "g"},
             ],
         },
     )
+
+
+def scaled(ingredient: str, before: int, after: int, *, right: bool) -> dict[str, Any]:
+    """Return an ingredient that scales, with the right amount or the one it had before."""
+    base = _BASE_AMOUNTS[ingredient]
+    amount = float(round(Fraction(base) * after / before, 2))
+    return {
+        "name": ingredient,
+        "amount": amount if right else base,
+        "unit": "g",
+        "base_amount": base,
+    }
 
 
 def _authored(
@@ -129,7 +134,7 @@ def _twice() -> list[Authored]:
     return tasks() * 2
 
 
-_LADDER = ((10, "2.0.0"), (18, "3.0.0"), (27, "4.0.0"), (38, "5.0.0"))
+LADDER = ((10, "2.0.0"), (18, "3.0.0"), (27, "4.0.0"), (38, "5.0.0"))
 _ROLLBACK = ((10, "2.0.0"), (16, "1.0.0"))
 
 PLANS = (
@@ -139,5 +144,5 @@ PLANS = (
     Plan("churn", "recipe", "phase2", tasks, ((16, "churn"),), (6, 13)),
     Plan("silent", "recipe", "phase2", tasks, ((16, "silent"),), (6, 13)),
     Plan("rollback", "recipe", "phase2", tasks, _ROLLBACK, (3, 8)),
-    Plan("phase3_m1", "recipe", "phase3", _twice, _LADDER, (19, 26)),
+    Plan("phase3_m1", "recipe", "phase3", _twice, LADDER, (19, 26)),
 )

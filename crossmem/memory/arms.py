@@ -5,12 +5,16 @@ Adding an arm is adding a row here, and a function in `policies.py` if its idea 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from crossmem.errors import unknown
 from crossmem.memory import policies as p
+from crossmem.memory.memory import Memory, Remembers
+
+if TYPE_CHECKING:
+    from crossmem.domains.base import Domain, Keying
 
 Told = Literal["budget", "diffs", "versions", "truth"]
 
@@ -34,6 +38,10 @@ class Arm:
     def has_budget(self) -> bool:
         """Whether the stream's byte budget is in force for it."""
         return self.told == "budget"
+
+    def memory(self, domain: Domain, keying: Keying) -> Remembers:
+        """Return an empty memory of this arm; a room with memories of another kind overrides it."""
+        return Memory(self, domain, keying)
 
     def describe(self) -> dict[str, str | None]:
         """Return the composition by name, for the config block of a run."""
@@ -61,8 +69,8 @@ ORACLE = Arm(
 """No arm: the line that regret is measured from. The harness tells it what the live tables hold."""
 
 
-def arms(names: str | Sequence[str]) -> list[Arm]:
-    """Return the arms named, in the order given (a comma-separated string or a sequence of names).
+def arms(names: str | Sequence[str], table: Mapping[str, Arm] = ARMS) -> list[Arm]:
+    """Return the arms of `table` named, in the order given (a comma-separated string or a sequence).
 
     Raises InputError for an unknown arm, one named twice, or none at all.
 
@@ -72,8 +80,8 @@ def arms(names: str | Sequence[str]) -> list[Arm]:
     listed = names.split(",") if isinstance(names, str) else list(names)
     wanted = [name.strip() for name in listed if name.strip()]
     for name in wanted:
-        if name not in ARMS or wanted.count(name) > 1:
-            raise unknown("or repeated arm" if name in ARMS else "arm", name, ARMS)
+        if name not in table or wanted.count(name) > 1:
+            raise unknown("or repeated arm" if name in table else "arm", name, table)
     if not wanted:
-        raise unknown("arm", names, ARMS)
-    return [ARMS[name] for name in wanted]
+        raise unknown("arm", names, table)
+    return [table[name] for name in wanted]

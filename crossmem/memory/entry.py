@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
 from crossmem.contract import Json
 
@@ -48,6 +50,18 @@ class Entry:
     def size(self) -> int:
         """Bytes of the canonical JSON."""
         return len(self.canonical.encode())
+
+
+class Rendered(tuple[Entry, ...]):
+    """Entries that come with the text which puts them before an agent."""
+
+    text: str
+
+    def __new__(cls, entries: Iterable[Entry], text: str) -> Self:
+        """Keep `text` beside the entries."""
+        made = super().__new__(cls, entries)
+        made.text = text
+        return made
 
 
 def canonical_json(value: Json) -> str:

@@ -9,16 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from crossmem.contract import Json, Response, TableDiff
-from crossmem.memory.arms import Arm
 from crossmem.memory.entry import Entry
-from crossmem.memory.policies import Action, Bump, drop_untrue, invalidate_never, learn, shrink
+from crossmem.memory.policies import (
+    Action,
+    Bump,
+    Shrink,
+    drop_untrue,
+    invalidate_never,
+    learn,
+    shrink,
+)
 from crossmem.memory.store import Held, Store
 
 if TYPE_CHECKING:
     from crossmem.domains.base import Domain, Keying, Task
+    from crossmem.memory.arms import Arm
 
 
 @dataclass(frozen=True)
@@ -70,8 +78,45 @@ class Truth:
 Event = Observation | DiffsHanded | BudgetSet | VersionsRead | Truth
 
 
+class Sizes(Protocol):
+    """How much a memory holds, and under which byte budget (None = unlimited)."""
+
+    @property
+    def count(self) -> int:
+        """Number of things held."""
+
+    @property
+    def bytes(self) -> int:
+        """Their bytes, as the memory's kind counts them."""
+
+    @property
+    def budget(self) -> int | None:
+        """The byte budget in force."""
+
+
+class Remembers(Protocol):
+    """What the harness asks of a memory, of whatever kind."""
+
+    @property
+    def arm(self) -> Arm:
+        """The arm whose memory it is."""
+
+    @property
+    def store(self) -> Sizes:
+        """Its sizes, as they stand in a row."""
+
+    def recall(self, task: Task) -> tuple[Entry, ...]:
+        """Return what to put before the agent; reads only. Of a place's entries the last leads."""
+
+    def fold(self, event: Event) -> list[Action]:
+        """Take in one event and return what was done about it."""
+
+
 class Memory:
     """One arm's memory over one domain."""
+
+    make_room: ClassVar[Shrink] = staticmethod(shrink)
+    """How it comes down to its byte budget."""
 
     def __init__(self, arm: Arm, domain: Domain, keying: Keying) -> None:
         self.arm = arm
@@ -103,7 +148,7 @@ class Memory:
                     self.store.diffs.setdefault(diff.table, []).append(diff)
             case BudgetSet(limit):
                 self.store.budget = limit
-                yield from shrink(self.store)
+                yield from self.make_room(self.store)
             case VersionsRead(stamps):
                 yield from self._check_stamps(stamps, ())
             case Truth(tables):
@@ -124,7 +169,8 @@ class Memory:
             if entry is not None:
                 stamp = seen.response.stamps.get(entry.table) if entry.table else None
                 stamped = replace(entry, version=stamp)
-                yield from learn(self.store, stamped, self.arm.admission, self.arm.conflict)
+                policies = self.arm.admission, self.arm.conflict, self.make_room
+                yield from learn(self.store, stamped, *policies)
 
     def _held(self, carried: Carried) -> Held | None:
         """Return the store's record of an entry that was carried and passed."""

@@ -14,7 +14,20 @@ from crossmem.contract import DictDiff, Json, ListDiff, TableDiff
 from crossmem.memory.entry import Entry, Key, canonical_json, same
 from crossmem.memory.store import Held, Store
 
-Kind = Literal["admit", "relearn", "confirm", "hit", "refuse", "invalidate", "restamp", "evict"]
+Kind = Literal[
+    "admit",
+    "relearn",
+    "confirm",
+    "hit",
+    "refuse",
+    "invalidate",
+    "restamp",
+    "evict",
+    "demote",
+    "rebuild",
+    "serve",
+    "write",
+]
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,9 @@ def keep_latest(store: Store, entry: Entry) -> Sequence[Held]:
     return store.at(entry.key)
 
 
-def learn(store: Store, entry: Entry, admission: Admission, conflict: Conflict) -> Iterator[Action]:
+def learn(
+    store: Store, entry: Entry, admission: Admission, conflict: Conflict, make_room: Shrink
+) -> Iterator[Action]:
     """Take `entry` into the store, as far as admission, conflict and budget let it in."""
     if refusal := admission(entry):
         yield _action("refuse", entry, refusal, to_version=entry.version)
@@ -98,7 +113,7 @@ def learn(store: Store, entry: Entry, admission: Admission, conflict: Conflict) 
     for held in making_way:
         store.drop(held)
     held = store.put(entry)
-    yield from shrink(store, spare=held)
+    yield from make_room(store, held)
     yield _action(kind, entry, why, from_version=old, to_version=entry.version)
 
 
@@ -116,6 +131,10 @@ def _kind_of(store: Store, entry: Entry, making_way: Sequence[Held]) -> tuple[Ki
 
 
 # -- budget ------------------------------------------------------------------------------------------
+
+
+Shrink = Callable[..., Iterator[Action]]
+"""Brings a store down to its budget: takes the store and the entry to spare, if any."""
 
 
 def shrink(store: Store, spare: Held | None = None) -> Iterator[Action]:

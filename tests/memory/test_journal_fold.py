@@ -60,10 +60,11 @@ def live(folder: Path, arm: Arm, keying: Keying, phase: str = "phase1") -> Lived
     ):
         agent = ScriptedAgent(parameters.model, prompter_for(parameters, stream, api))
         replay = make_replay(parameters, stream, arm, agent, (api, world))
+        assert isinstance(replay.memory, Memory)
         lived = Lived(stream, replay.memory, [state(replay.memory.store)], folder / "lived.journal")
         for index in range(len(stream.episodes)):
             journal.append(replay.episode(index))
-            lived.states.append(state(replay.memory.store))
+            lived.states.append(state(lived.memory.store))
     return lived
 
 

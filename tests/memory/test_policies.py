@@ -32,7 +32,7 @@ def values(store: Store) -> list[Json]:
 
 
 def learn(store: Store, entry: Entry, conflict: p.Conflict = p.keep_latest) -> list[p.Action]:
-    return list(p.learn(store, entry, p.admit_everything, conflict))
+    return list(p.learn(store, entry, p.admit_everything, conflict, p.shrink))
 
 
 def kinds(actions: Iterable[p.Action]) -> list[str]:

@@ -1,0 +1,29 @@
+"""The second family of memories: experience derived from attempts, and a budget that forgives.
+
+A room of its own: the core of the study does not know it. Its arms are rows in `arms.py`, run by the
+same harness, journalled and resumed by the same fold.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crossmem.experience import hypotheses as hypotheses
+    from crossmem.experience import measures as measures
+    from crossmem.experience import pictures as pictures
+    from crossmem.results import Run
+
+
+def run(**given: Any) -> Run:
+    """Run or load the experience study. Parameters and errors: see `parameters.py`, `study.run`."""
+    from crossmem.study import run as run_phase
+
+    return run_phase("experience", **given)
+
+
+def __getattr__(name: str) -> Any:
+    if name in {"hypotheses", "measures", "pictures"}:
+        return importlib.import_module(f"crossmem.experience.{name}")
+    raise AttributeError(f"module 'crossmem.experience' has no attribute {name!r}")

@@ -1,0 +1,84 @@
+"""The experience arms: a row per component, variant and governance, in the shape of the core's table.
+
+`<component>.<variant>` or `<component>.<variant>.<governance>`: `cards.faithful`, `rich.fixed.A2D`. The
+ledger of lessons behind every one of them admits everything and keeps all; the governance is its
+invalidation: none, A2's or A2D's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Literal
+
+from crossmem.experience.forgiving import A3C
+from crossmem.experience.memory import ExperienceMemory
+from crossmem.experience.rendering import TOKENS
+from crossmem.memory import policies as p
+from crossmem.memory.arms import ARMS, Arm, Told
+
+if TYPE_CHECKING:
+    from crossmem.domains.base import Domain, Keying
+    from crossmem.memory.memory import Remembers
+
+Component = Literal["simple", "cards", "rich", "skills"]
+Variant = Literal["faithful", "fixed"]
+Governed = Literal["none", "A2", "A2D"]
+
+COMPONENTS: dict[Component, str] = {
+    "simple": "every accepted attempt",
+    "cards": "targeted cards and board",
+    "rich": "targeted cards with summaries",
+    "skills": "guidance by key",
+}
+VARIANTS: tuple[Variant, ...] = ("faithful", "fixed")
+GOVERNED: dict[Governed, tuple[p.Invalidation, Told | None]] = {
+    "none": (p.invalidate_never, None),
+    "A2": (p.drop_table, None),
+    "A2D": (p.drop_changed, "diffs"),
+}
+
+
+@dataclass(frozen=True)
+class ExperienceArm(Arm):
+    """A composition of stores. `tokens` bounds what is put before the agent, in the fixed variant."""
+
+    component: Component = "cards"
+    variant: Variant = "faithful"
+    governed: Governed = "none"
+    tokens: int = TOKENS
+
+    @property
+    def faithful(self) -> bool:
+        """Whether it has the weaknesses as specified."""
+        return self.variant == "faithful"
+
+    def describe(self) -> dict[str, str | None]:
+        """Return the composition by name; a budget of tokens only where it is in force."""
+        return {**super().describe(), "tokens": None if self.faithful else str(self.tokens)}
+
+    def memory(self, domain: Domain, keying: Keying) -> Remembers:
+        """Return an empty memory of this arm."""
+        return ExperienceMemory(self, domain, keying)
+
+
+def row(component: Component, variant: Variant, governed: Governed = "none") -> ExperienceArm:
+    """Return the arm of a component, variant and governance."""
+    invalidation, told = GOVERNED[governed]
+    return ExperienceArm(
+        ".".join([component, variant, *([] if governed == "none" else [governed])]),
+        COMPONENTS[component],
+        p.admit_everything,
+        p.keep_all,
+        invalidation,
+        told,
+        component,
+        variant,
+        governed,
+    )
+
+
+_ROWS = [row(*each) for each in product(COMPONENTS, VARIANTS, GOVERNED)]
+EXPERIENCE_ARMS: dict[str, Arm] = {arm.name: arm for arm in _ROWS}
+TABLE: dict[str, Arm] = {**ARMS, A3C.name: A3C, **EXPERIENCE_ARMS}
+"""All that an experience run can replay, the core's arms beside."""

@@ -1,0 +1,225 @@
+"""Cards: a small record per node, derived from it; and the board, the aggregate of all cards.
+
+**Faithful**: rank and "current best" are written into a card when it is made and stay; each card embeds
+the record of every candidate; all cards and the board are rewritten at each step; the family is found
+by a search over the text of the request and the signature by the first pattern that fits its output.
+**Fixed**: rank and best are views, computed when read; a card holds the ids selected and one hash of
+the candidates; cards are appended; the board keeps counters, per world; family and signature come from
+the structured request and answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from bisect import bisect_right, insort
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+from crossmem.contract import Json
+from crossmem.experience.nodes import Node, NodeJournal, checked_line
+from crossmem.memory.entry import canonical_json
+
+_TEXT_FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("ensemble", re.compile(r"votingclassifier|votingregressor|stacking|blend|ensemble")),
+    ("catboost", re.compile(r"catboost")),
+    ("lightgbm", re.compile(r"lightgbm|\blgbm?\b")),
+    ("xgboost", re.compile(r"xgboost|\bxgb\b")),
+    ("neural_net", re.compile(r"neuralnetwork|nn\.module|sequential\(")),
+)
+"""The text search as specified for another trade: on requests of an API it finds next to nothing."""
+
+_SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("timeout", re.compile(r"timeout|timed out")),
+    ("import_error", re.compile(r"modulenotfounderror|importerror|no module named")),
+    ("column_mismatch", re.compile(r"columns?\b.*(mismatch|missing|extra|wrong)")),
+    ("sandbox_error", re.compile(r"\b5\d\d\b")),
+)
+
+
+@dataclass(frozen=True)
+class Card:
+    """What is shown of a node. `delta` is the gain over its best parent, None where one is missing.
+
+    `novelty` = 1 / sqrt(1 + earlier cards of the same family). `rank` and `best` are those at the time
+    of writing (faithful) or None: then they are views of the `Deck`. `candidates` is the record of
+    every candidate (faithful) or empty, with `selected` and one hash in its place.
+    """
+
+    node: int
+    episode: int
+    operator: str
+    family: str
+    signature: str | None
+    metric: float
+    delta: float | None
+    novelty: float
+    text: str
+    world: dict[str, str]
+    selected: tuple[int, ...] = ()
+    candidates: tuple[dict[str, Json], ...] = ()
+    candidates_hash: str = ""
+    rank: int | None = None
+    best: bool | None = None
+
+
+def family_of(node: Node, *, faithful: bool) -> str:
+    """Return the family of a node.
+
+    Fixed: the kinds of lesson in it and the rules it met, from the structured request. Faithful: the
+    labels that a search of its text gives, joined, else `unknown`.
+    """
+    if faithful:
+        text = f"{canonical_json(node.request)} {node.plan}".lower()
+        hits = [label for label, pattern in _TEXT_FAMILIES if pattern.search(text)]
+        return "+".join(hits) or "unknown"
+    met = {lesson.key[0] for lesson in node.lessons} | set(node.errors)
+    return "+".join(sorted(met)) or "plain"
+
+
+def signature_of(node: Node, *, faithful: bool) -> str | None:
+    """Return the error signature:
+
+    The violated families (fixed) or the first pattern found (faithful).
+    """
+    if node.accepted:
+        return None
+    if faithful:
+        text = f"{node.info.get('status', '')} {node.output}".lower()
+        return next((label for label, pattern in _SIGNATURES if pattern.search(text)), None)
+    return "+".join(node.errors) or None
+
+
+@dataclass
+class Board:
+    """Counters over all cards, kept up as they come. `worlds` counts per table version seen (fixed)."""
+
+    number: int = 0
+    valid: int = 0
+    families: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    worlds: dict[str, Counter[str]] = field(default_factory=dict)
+    best: Card | None = None
+    deltas: deque[float] = field(default_factory=lambda: deque(maxlen=5))
+
+    def add(self, card: Card) -> None:
+        """Count a card in, in constant time."""
+        self.number += 1
+        self.families[card.family] += 1
+        good = card.metric == 1.0
+        self.valid += good
+        if not good:
+            self.failed[card.family] += 1
+        if card.signature and not good:
+            self.errors[card.signature] += 1
+        for table, version in card.world.items():
+            self.worlds.setdefault(f"{table} {version}", Counter())[card.family] += 1
+        if card.delta is not None:
+            self.deltas.append(card.delta)
+        if self.best is None or card.metric > self.best.metric:
+            self.best = card
+
+    @property
+    def trend(self) -> float | None:
+        """The mean of the last five gains over a parent."""
+        return sum(self.deltas) / len(self.deltas) if self.deltas else None
+
+    @property
+    def underexplored(self) -> list[str]:
+        """Families with at most two cards, not all of them failures."""
+        return sorted(
+            name
+            for name, number in self.families.items()
+            if number <= 2 and self.failed[name] < number and name != "unknown"
+        )
+
+    def lines(self, world: dict[str, str] | None = None) -> list[str]:
+        """Return what a prompt shows of the board; with `world` (fixed) only what that world counts."""
+        if not self.best:
+            return []
+        said = [f"Best so far: attempt {self.best.node} ({self.best.family}, {self.best.metric:.2f})"]
+        if self.errors:
+            often = ", ".join(f"{name} x{number}" for name, number in self.errors.most_common(3))
+            said.append(f"Refused before for: {often}")
+        if self.underexplored:
+            said.append(f"Rare: {', '.join(self.underexplored[:3])}")
+        for table, version in sorted((world or {}).items()):
+            counts = self.worlds.get(f"{table} {version}", Counter[str]())
+            said.append(f"Under {table} {version}: {sum(counts.values())} attempts")
+        return said
+
+
+@dataclass
+class Deck:
+    """The cards of a journal, and the board. Adding a card is O(log n) (fixed).
+
+    `bytes` are those of the cards as lines; `written` counts what files would have taken so far: what
+    is appended (fixed) or rewritten (faithful).
+    """
+
+    faithful: bool
+    cards: list[Card] = field(default_factory=list)
+    board: Board = field(default_factory=Board)
+    written: int = 0
+    bytes: int = 0
+    _families: Counter[str] = field(default_factory=Counter)
+    _metrics: list[float] = field(default_factory=list)
+
+    def add(self, journal: NodeJournal, node: Node, selected: Sequence[int] = ()) -> Card:
+        """Make the card of a node that the journal holds, and count it in."""
+        family = family_of(node, faithful=self.faithful)
+        deltas = [node.metric - journal.nodes[parent].metric for parent in node.parents]
+        card = Card(
+            node=node.id,
+            episode=node.episode,
+            operator=node.operator,
+            family=family,
+            signature=signature_of(node, faithful=self.faithful),
+            metric=node.metric,
+            delta=min(deltas) if deltas else None,
+            novelty=1 / math.sqrt(1 + self._families[family]),
+            text=node.plan,
+            world=node.world,
+            selected=tuple(selected),
+        )
+        self._families[family] += 1
+        insort(self._metrics, node.metric)
+        card = self._as_faithful(card) if self.faithful else self._as_fixed(card)
+        self.cards.append(card)
+        self.board.add(card)
+        self._write(card)
+        return card
+
+    def rank(self, card: Card) -> int:
+        """Return the card's rank among all, 1 = best: as written (faithful) or as it is now."""
+        if card.rank is not None:
+            return card.rank
+        return len(self._metrics) - bisect_right(self._metrics, card.metric) + 1
+
+    def is_best(self, card: Card) -> bool:
+        """Tell whether no card is better: as written (faithful) or as it is now."""
+        return self.rank(card) == 1 if card.best is None else card.best
+
+    def _as_faithful(self, card: Card) -> Card:
+        embedded = tuple(
+            {"node": each.node, "metric": each.metric, "delta": each.delta, "novelty": each.novelty}
+            for each in self.cards
+        )
+        rank = len(self._metrics) - bisect_right(self._metrics, card.metric) + 1
+        return Card(**{**vars(card), "candidates": embedded, "rank": rank, "best": rank == 1})
+
+    def _as_fixed(self, card: Card) -> Card:
+        of = canonical_json(list(card.selected)).encode()
+        return Card(**{**vars(card), "candidates_hash": hashlib.sha256(of).hexdigest()[:16]})
+
+    def _write(self, card: Card) -> None:
+        size = len(checked_line(asdict(card)))
+        self.bytes += size
+        if not self.faithful:
+            self.written += size
+            return
+        # all cards anew, and the board, which repeats what every card embeds
+        self.written += self.bytes * 2

@@ -1,0 +1,161 @@
+"""The hypotheses, stated before any result, and their answers computed from a run.
+
+H1 to H5 are those of the specification that this family raises; H6 and H7 are this study's own. Each is
+answered supported, not supported, or not testable here, with the figures that say so. One run of one
+stream with a scripted agent: an answer holds for this stream and is no inference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import pandas as pd
+
+from crossmem import analysis
+from crossmem.experience import measures
+from crossmem.prose import count
+
+if TYPE_CHECKING:
+    from crossmem.results import Run
+
+Answer = Literal["supported", "not supported", "not testable here"]
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A statement, the arms that its answer needs, and how it is answered from a run."""
+
+    name: str
+    statement: str
+    needs: tuple[str, ...]
+    answer: Callable[[Run], tuple[Answer, str]]
+
+
+def stated() -> pd.DataFrame:
+    """Return the hypotheses as they stood before the run."""
+    frame = pd.DataFrame([{"hypothesis": h.name, "statement": h.statement} for h in HYPOTHESES])
+    return frame.set_index("hypothesis")
+
+
+def answered(run: Run) -> pd.DataFrame:
+    """Return each hypothesis with its answer and the figures behind it."""
+    rows = []
+    for each in HYPOTHESES:
+        lacking = [arm for arm in each.needs if arm not in run.arms]
+        if lacking:
+            answer, why = "not testable here", f"the run lacks {', '.join(lacking)}"
+        else:
+            answer, why = each.answer(run)
+        rows.append({"hypothesis": each.name, "answer": answer, "figures": why})
+    return pd.DataFrame(rows).set_index("hypothesis")
+
+
+def _verdict(*holds: bool) -> Answer:
+    return "supported" if all(holds) else "not supported"
+
+
+def _targeted(run: Run) -> tuple[Answer, str]:
+    rows = analysis.episodes(run)
+    calm = analysis.measure(rows[rows["drift_epoch"] == 0], ["arm"])["attempts"]
+    after = analysis.measure(rows[rows["drift_epoch"] > 0], ["arm"])["attempts"]
+    gain = {
+        (what, of): float(of_rows[f"simple.faithful{what}"] - of_rows[f"cards.faithful{what}"])
+        for what in ("", ".A2")
+        for of, of_rows in (("calm", calm), ("after", after))
+    }
+    why = (
+        f"attempts cards save over base memory: {count(gain['', 'calm'])} before the first drift, "
+        f"{count(gain['', 'after'])} after it; governed as A2 {count(gain['.A2', 'calm'])} and "
+        f"{count(gain['.A2', 'after'])}"
+    )
+    falls = gain["", "after"] < gain["", "calm"]
+    return _verdict(gain["", "calm"] > 0, falls, gain[".A2", "after"] >= gain["", "after"]), why
+
+
+def _freshness(run: Run) -> tuple[Answer, str]:
+    stale = analysis.summary(run)["stale_attempts"]
+    made = measures.reported(run)["summaries_made"]
+    damage = {v: float(stale[f"rich.{v}.A2"] - stale[f"cards.{v}.A2"]) for v in ("faithful", "fixed")}
+    extra = float(made["rich.fixed.A2"] / made["rich.faithful.A2"] - 1)
+    why = (
+        f"stale attempts that summaries add to governed cards: {count(damage['faithful'])} by id, "
+        f"{count(damage['fixed'])} by content and world; summaries made: {extra:+.0%}"
+    )
+    most = damage["faithful"] > 0 and damage["fixed"] <= damage["faithful"] / 2
+    return _verdict(most, extra < 0.05), why
+
+
+def _governance(run: Run) -> tuple[Answer, str]:
+    stale = analysis.summary(run)["stale_attempts"]
+    paid = [
+        (name, float(stale[name]), float(stale[f"{name}.A2"]))
+        for name in ("simple.faithful", "cards.faithful", "simple.fixed", "cards.fixed")
+    ]
+    why = "; ".join(f"{name} {count(none)} to {count(ruled)}" for name, none, ruled in paid)
+    return _verdict(*(ruled < none for _, none, ruled in paid)), f"stale attempts under A2: {why}"
+
+
+def _forgiving(run: Run) -> tuple[Answer, str]:
+    table = measures.hysteresis(run)
+    if table.empty:
+        return "not testable here", "the stream has no window of a tight budget"
+    left = {arm: analysis.value(table, arm, "hysteresis") for arm in ("A2", "A3", "A3C")}
+    why = ", ".join(f"{arm} {value:+.0%}" for arm, value in left.items())
+    better = left["A3"] < left["A3C"]
+    return _verdict(better), f"first-try rate after the window less that before it: {why}"
+
+
+def _no_reader(_: Run) -> tuple[Answer, str]:
+    return "not testable here", "the scripted agent follows lessons and reads no ranks"
+
+
+def _no_store(_: Run) -> tuple[Answer, str]:
+    return "not testable here", "program databases with pruning are not among the arms"
+
+
+def _no_restart(_: Run) -> tuple[Answer, str]:
+    return "not testable here", "a run resumes by folding its journal; no arm restarts with loss"
+
+
+_BOTH = ("simple.faithful", "simple.faithful.A2", "cards.faithful", "cards.faithful.A2")
+HYPOTHESES = (
+    Hypothesis(
+        "H1",
+        "Targeted cards beat base memory while nothing changes; after a rule changes the advantage "
+        "falls or reverses, unless items carry versions.",
+        _BOTH,
+        _targeted,
+    ),
+    Hypothesis(
+        "H2",
+        "Fitness with exploration recovers faster after a change than greedy selection and loses "
+        "more while nothing changes.",
+        (),
+        _no_store,
+    ),
+    Hypothesis(
+        "H3",
+        "A freshness key removes at least half of the damage that cached summaries do, for less than "
+        "5 % more summaries made.",
+        ("rich.faithful.A2", "rich.fixed.A2", "cards.faithful.A2", "cards.fixed.A2"),
+        _freshness,
+    ),
+    Hypothesis("H4", "A lossy resume costs as much as one drift.", (), _no_restart),
+    Hypothesis(
+        "H5", "A frozen rank in the text alone lowers the accuracy of a small reader.", (), _no_reader
+    ),
+    Hypothesis(
+        "H6",
+        "Version stamps lower the stale attempts of every selection of experience, faithful or fixed.",
+        (*_BOTH, "simple.fixed", "simple.fixed.A2", "cards.fixed", "cards.fixed.A2"),
+        _governance,
+    ),
+    Hypothesis(
+        "H7",
+        "A budget that forgives leaves less behind, once it has recovered, than one that evicts.",
+        ("A2", "A3", "A3C"),
+        _forgiving,
+    ),
+)

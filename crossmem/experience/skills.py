@@ -1,0 +1,143 @@
+"""Skills: guidance by key, put into a prompt under a heading.
+
+**Faithful**: a heading that is there already is never written again, so that an updated skill never
+replaces an old block; a skill that is missing is left out in silence.
+**Fixed**: a block carries its version and a hash of its text and is replaced in place when they change;
+what is missing is named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from crossmem.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_FRONT = re.compile(
+    r"\A---\nkey: *(?P<key>\S.*?) *\n(?:version: *(?P<version>\S+) *\n)?---\n", re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class Skill:
+    """Guidance for the tasks that have `key`; `version` is the world it was written in."""
+
+    key: str
+    text: str
+    version: str = ""
+
+    @property
+    def heading(self) -> str:
+        """The line that the block begins with."""
+        return f"## Skill: {self.key}"
+
+    @property
+    def mark(self) -> str:
+        """Version and hash of the text, as the fixed block carries them."""
+        return f"{self.version or 'none'} {hashlib.sha256(self.text.encode()).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True)
+class Injected:
+    """A prompt with its skills, and which keys were added, replaced, left as they were, or missing."""
+
+    prompt: str
+    added: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def read_skill(path: Path) -> Skill:
+    """Read a Markdown file that opens with `---`, `key: ...`, optionally `version: ...`, `---`.
+
+    Raises InputError for a file without its key or without text.
+    """
+    text = path.read_text(encoding="utf-8")
+    front = _FRONT.match(text)
+    if front is None:
+        raise InputError(f"skill {path}: no key; the file begins with ---, key: <the key>, ---")
+    body = text[front.end() :].strip()
+    if not body:
+        raise InputError(f"skill {path}: nothing but its key {front['key']!r}")
+    return Skill(front["key"], body, front["version"] or "")
+
+
+def read_skills(folder: Path) -> dict[str, Skill]:
+    """Read every skill of a folder, by key.
+
+    Raises InputError as `read_skill`, and for a key held twice.
+    """
+    found: dict[str, Skill] = {}
+    for path in sorted(folder.glob("**/*.md")):
+        skill = read_skill(path)
+        if skill.key in found:
+            raise InputError(f"skill {path}: the key {skill.key!r} is held by another file")
+        found[skill.key] = skill
+    return found
+
+
+def inject(prompt: str, skills: Mapping[str, Skill], *keys: str, faithful: bool) -> Injected:
+    """Put the skills of `keys` into a prompt."""
+    done = Injected(prompt)
+    for key in keys:
+        skill = skills.get(key)
+        if skill is None:
+            done = _with(done, done.prompt, missing=key)
+        elif skill.heading in done.prompt.splitlines():
+            done = _again(done, skill, faithful=faithful)
+        else:
+            done = _with(
+                done, f"{done.prompt.rstrip()}\n\n{_block(skill, faithful=faithful)}", added=key
+            )
+    return done
+
+
+def _again(done: Injected, skill: Skill, *, faithful: bool) -> Injected:
+    """Meet a heading that is there already."""
+    block = _block(skill, faithful=faithful)
+    if faithful or block in done.prompt:
+        return _with(done, done.prompt, skipped=skill.key)
+    old = re.compile(rf"^{re.escape(skill.heading)}$.*?(?=\n\n## |\Z)", re.MULTILINE | re.DOTALL)
+    return _with(done, old.sub(lambda _: block, done.prompt, count=1), replaced=skill.key)
+
+
+def _block(skill: Skill, *, faithful: bool) -> str:
+    mark = "" if faithful else f"<!-- {skill.mark} -->\n"
+    return f"{skill.heading}\n{mark}{skill.text.strip()}"
+
+
+def _with(done: Injected, prompt: str, **more: str) -> Injected:
+    lists = {name: (*getattr(done, name), key) for name, key in more.items()}
+    return Injected(**{**vars(done), "prompt": prompt, **lists})
+
+
+@dataclass
+class Guidance:
+    """The guidance that grows with experience: one prompt into which skills are injected.
+
+    `bytes` is what it takes, `written` what has been written to it so far.
+    """
+
+    faithful: bool
+    prompt: str = ""
+    skills: dict[str, Skill] = field(default_factory=dict)
+    in_force: dict[str, Skill] = field(default_factory=dict)
+    written: int = 0
+
+    def learn(self, skill: Skill) -> bool:
+        """Offer a skill; return whether the prompt took it."""
+        self.skills[skill.key] = skill
+        done = inject(self.prompt, self.skills, skill.key, faithful=self.faithful)
+        if not done.added and not done.replaced:
+            return False
+        self.prompt = done.prompt
+        self.in_force[skill.key] = skill
+        self.written += len(_block(skill, faithful=self.faithful).encode())
+        return True

@@ -1,0 +1,221 @@
+"""Experience arms on real streams: the same fold, the same judge, and what governance takes away."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from crossmem import streams
+from crossmem.agents.prompts import Prompter
+from crossmem.domains import domain
+from crossmem.errors import CrossmemError, InputError
+from crossmem.experience.arms import EXPERIENCE_ARMS, TABLE
+from crossmem.experience.memory import ExperienceMemory
+from crossmem.harness import Replay, refold
+from crossmem.memory.arms import ARMS
+from crossmem.memory.entry import Rendered
+from crossmem.parameters import read
+from crossmem.study import run
+
+from .world import fresh, live
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from crossmem.records import EpisodeRecord
+
+GOVERNED = [name for name in EXPERIENCE_ARMS if name.endswith(("A2", "A2D"))]
+LESSONS = [name for name in GOVERNED if not name.startswith("rich.faithful")]
+
+
+@pytest.mark.parametrize(
+    "name", ["simple.fixed", "cards.faithful", "rich.fixed.A2D", "skills.fixed.A2", "A3C"]
+)
+def test_a_fold_over_the_records_is_the_live_memory_wherever_it_is_cut(
+    tmp_path: Path, name: str
+) -> None:
+    lived = live(tmp_path, TABLE[name], "phase3_m1")
+    memory = fresh(TABLE[name], lived.stream)
+    for record in lived.records:
+        told = [each for each in record.before if "budget" in each or "diffs" in each]
+        assert len(told) == len(record.before)
+        before = fresh(TABLE[name], lived.stream)
+        for each in lived.records[: record.index]:
+            refold(before, lived.stream, each)
+        if not told:  # what is recalled after a cut is what was recalled live
+            recalled = before.recall(lived.stream.episodes[record.index].task)
+            listed = record.attempts[0].recalled
+            assert [entry.value for entry in recalled] == [each["value"] for each in listed]
+        refold(memory, lived.stream, record)
+        assert (memory.store.count, memory.store.bytes) == (record.row.entries, record.row.bytes)
+
+
+def test_recall_changes_nothing(tmp_path: Path) -> None:
+    lived = live(tmp_path, TABLE["rich.faithful"])
+    assert isinstance(lived.memory, ExperienceMemory)
+    sizes, calls = lived.memory.store, lived.memory.cache.calls
+    task = lived.stream.episodes[0].task
+    first = lived.memory.recall(task)
+    assert first == lived.memory.recall(task)
+    assert first.text == lived.memory.recall(task).text
+    assert (lived.memory.store, lived.memory.cache.calls) == (sizes, calls)
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_governed_memory_serves_no_outdated_value_after_a_stamp_exposed_it(
+    tmp_path: Path, name: str
+) -> None:
+    lived = live(tmp_path, TABLE[name])
+    exposed: dict[str, str] = {}
+    for record in lived.records:
+        for each in record.attempts[0].recalled:
+            if each["table"] in exposed:
+                assert each["version"] == exposed[each["table"]], (record.index, each)
+        exposed |= stamps(record)
+
+
+def stamps(record: EpisodeRecord) -> dict[str, str]:
+    return {
+        table: stamp
+        for attempt in record.attempts
+        for table, stamp in (attempt.response or {}).get("table_versions", {}).items()
+    }
+
+
+def test_a_summary_cached_by_id_serves_governed_cards_what_they_dropped(tmp_path: Path) -> None:
+    faithful = live(tmp_path / "faithful", TABLE["rich.faithful.A2"], "phase3_m1")
+    fixed = live(tmp_path / "fixed", TABLE["rich.fixed.A2"], "phase3_m1")
+    assert faithful.stale() > fixed.stale()
+
+
+def test_fixed_and_governed_skills_do_as_the_core_arms(tmp_path: Path) -> None:
+    for name, core in (("skills.fixed.A2", "A2"), ("skills.fixed.A2D", "A2D")):
+        ours = live(tmp_path / name, TABLE[name], "phase3_m1")
+        theirs = live(tmp_path / core, ARMS[core], "phase3_m1")
+        assert (ours.attempts(), ours.stale()) == (theirs.attempts(), theirs.stale())
+
+
+def test_a_faithful_skill_is_never_replaced_and_a_fixed_one_is(tmp_path: Path) -> None:
+    faithful = live(tmp_path / "faithful", TABLE["skills.faithful"], "phase3_m1")
+    fixed = live(tmp_path / "fixed", TABLE["skills.fixed"], "phase3_m1")
+    assert faithful.stale() == 15  # as A1, which keeps the first value for good
+    assert fixed.stale() == 5  # as LWG, which replaces it
+
+
+def test_a_budget_that_forgives_costs_less_than_one_that_evicts(tmp_path: Path) -> None:
+    forgiving = live(tmp_path / "A3C", TABLE["A3C"], "phase3_m1")
+    evicting = live(tmp_path / "A3", TABLE["A3"], "phase3_m1")
+    unlimited = live(tmp_path / "A2", TABLE["A2"], "phase3_m1")
+    assert unlimited.attempts() <= forgiving.attempts() < evicting.attempts()
+
+
+# -- the seam --------------------------------------------------------------------------------
+
+PHASE = """
+import sys
+import crossmem as cm
+
+run = cm.phase3(mock=True, model="haiku", arms="A0,A2")
+cm.findings.finding(run), cm.plots.strip(run), cm.analysis.summary(run)
+sys.exit(any(name.startswith("crossmem.experience") for name in sys.modules))
+"""
+
+
+@pytest.mark.usefixtures("results")
+def test_a_phase_imports_nothing_of_this_room() -> None:
+    done = subprocess.run([sys.executable, "-c", PHASE], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_component_stands_for_its_arms_in_the_variants_and_governances_asked_for() -> None:
+    given = {"mock": True, "arms": "A0,cards,A3C", "variant": "fixed", "governed": "none,A2"}
+    chosen = [arm.name for arm in read("experience", given).chosen()]
+    assert chosen == ["A0", "cards.fixed", "cards.fixed.A2", "A3C"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"arms": "A0,card"}, "unknown arm 'card'; did you mean 'cards'"),
+        ({"arms": "cards,cards.fixed"}, "repeated arm"),
+        ({"arms": ""}, "unknown arm"),
+        ({"variant": "fix"}, "unknown variant 'fix'; did you mean 'fixed'"),
+        ({"governed": "A1"}, "unknown governance 'A1'"),
+        ({"keying": "request"}, "keying"),
+    ],
+)
+def test_a_bad_parameter_is_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read("experience", {"mock": True, **given})
+
+
+def test_a_run_killed_halfway_ends_with_the_rows_of_an_undisturbed_one(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {
+        "mock": True,
+        "model": "haiku",
+        "stream": "phase2_v4",
+        "arms": "cards.faithful,rich.fixed.A2D,A3C",
+    }
+    whole = run("experience", **given)
+    undisturbed = Replay.episode
+
+    def killed(self: Replay, index: int) -> EpisodeRecord:
+        if index == 13:
+            raise CrossmemError("killed")
+        return undisturbed(self, index)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Replay, "episode", killed)
+        with pytest.raises(CrossmemError, match="killed"):
+            run("experience", **given)
+    resumed = run("experience", **given, resume=True)
+    for part in ("rows", "events", "attempts"):
+        assert plain(getattr(resumed.results, part)) == plain(getattr(whole.results, part))
+
+
+def plain(records: list[Any]) -> list[dict[str, Any]]:
+    return [record.model_dump(exclude={"latency_s"}) for record in records]
+
+
+def test_a_live_agent_reads_the_rendered_context_and_the_scripted_one_pays_for_it(
+    tmp_path: Path,
+) -> None:
+    lived = live(tmp_path, TABLE["cards.fixed"])
+    recalled = lived.memory.recall(lived.stream.episodes[0].task)
+    assert isinstance(recalled, Rendered)
+    prompter = Prompter(domain("recipe"), {}, "amendment")
+    block = prompter.memory_block(recalled)
+    assert recalled.text in block
+    assert recalled.text.startswith("Attempts:")
+    assert prompter.memory_block(Rendered((), "")) == ""
+    assert "Kembrovast" not in prompter.memory_block(())
+
+
+def test_the_combined_stream_is_the_ladder_with_a_combined_task_after_every_four() -> None:
+    ladder, mixed = streams.load("phase3_m1"), streams.load("experience_m1")
+    families = [mixed.family(episode.task) for episode in mixed.episodes]
+    assert len(families) == 60
+    assert [n for n, family in enumerate(families) if family == "combined"] == list(range(4, 60, 5))
+    kept = [episode for episode in mixed.episodes if mixed.family(episode.task) != "combined"]
+    assert [(e.task, e.snapshot) for e in kept] == [(e.task, e.snapshot) for e in ladder.episodes]
+
+
+def test_a_combined_task_breaks_several_rules_at_once_and_is_crossed_from_what_is_known(
+    tmp_path: Path,
+) -> None:
+    cold = live(tmp_path / "A0", TABLE["A0"], "experience_m1")
+    for record in cold.records[4::5]:
+        body = record.attempts[0].response or {}
+        fixes = body["recovery_feedback"]["suggestions"]
+        assert len({fix["action"] for fix in fixes}) == len(fixes) >= 2
+    lived = live(tmp_path / "cards", TABLE["cards.fixed"], "experience_m1")
+    served = [
+        event.value for record in lived.records for event in record.events if event.kind == "serve"
+    ]
+    assert {each["operator"] for each in served} == {"draft", "improve", "crossover"}
+    assert all(record.row.success for record in lived.records)

@@ -1,0 +1,98 @@
+"""A few nodes to tell faithful from fixed by, and a real stream lived through by an arm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crossmem import streams
+from crossmem.agents.scripted import ScriptedAgent
+from crossmem.domains import domain
+from crossmem.experience.cards import Deck
+from crossmem.experience.nodes import Node, NodeJournal
+from crossmem.memory.entry import Entry, Key
+from crossmem.parameters import read
+from crossmem.study import make_replay, prompter_for, world_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from crossmem.memory.arms import Arm
+    from crossmem.memory.memory import Remembers
+    from crossmem.records import EpisodeRecord
+    from crossmem.streams import Stream
+
+KEY: Key = ("brand", "oats")
+
+
+def lesson(value: str = "X 1", version: str = "1", key: Key = KEY) -> Entry:
+    return Entry(key, "celiac_brands", key[1], value, version, cacheable=True)
+
+
+def node(number: int, metric: float = 1.0, *parents: int, **more: Any) -> Node:
+    """A node that sent oats of a brand; refused for its brand unless its metric is 1."""
+    given: dict[str, Any] = {
+        "id": number,
+        "episode": number,
+        "operator": "improve",
+        "parents": parents,
+        "keys": (KEY,),
+        "request": {"ingredients": [{"name": "oats", "brand": f"X {number}"}]},
+        "plan": f"brand of oats: X {number}",
+        "output": "{}",
+        "metric": metric,
+        "info": {
+            "status": 200 if metric == 1.0 else 422,
+            "violated": [] if metric == 1.0 else ["brand"],
+            "stamps": {"celiac_brands": "1"},
+        },
+        "lessons": (lesson(f"X {number}"),) if metric == 1.0 else (),
+    }
+    return Node(**{**given, **more})
+
+
+def journal(*nodes: Node) -> NodeJournal:
+    made = NodeJournal()
+    for each in nodes:
+        made.append(each)
+    return made
+
+
+def deck(of: NodeJournal, *, faithful: bool) -> Deck:
+    made = Deck(faithful)
+    for each in of.nodes:
+        made.add(of, each)
+    return made
+
+
+@dataclass
+class Lived:
+    """What an arm did with a stream:
+
+    The records, the memory at the end, and what it was at each cut.
+    """
+
+    stream: Stream
+    records: list[EpisodeRecord]
+    memory: Remembers
+
+    def attempts(self) -> int:
+        return sum(record.row.attempts for record in self.records)
+
+    def stale(self) -> int:
+        return sum(record.row.stale_attempt for record in self.records)
+
+
+def live(folder: Path, arm: Arm, stream_name: str = "phase2_v4") -> Lived:
+    """Replay a stream through an arm, against a real server."""
+    parameters = read("phase1", {"mock": True, "model": "haiku", "keying": "task"})
+    stream = streams.load(stream_name)
+    with world_of(stream, folder / "tables") as over:
+        agent = ScriptedAgent(parameters.model, prompter_for(parameters, stream, over[0]))
+        replay = make_replay(parameters, stream, arm, agent, over)
+        records = [replay.episode(index) for index in range(len(stream.episodes))]
+    return Lived(stream, records, replay.memory)
+
+
+def fresh(arm: Arm, stream: Stream) -> Remembers:
+    return arm.memory(domain(stream.domain), "task")
