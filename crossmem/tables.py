@@ -53,4 +53,6 @@ def stable_policies(run: Run) -> Styler:
 
 
 def _plain(value: Any) -> str:
-    return f"{value:,.4g}" if isinstance(value, int | float) else str(value)
+    if not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
