@@ -182,7 +182,7 @@ def test_every_cell_shows_something_sound(case: str) -> None:
     without_drift = given.get("stream") == "acme_refunds"
     for each in rest:
         if each.code == "cm.slots.folds(run)" and without_drift:
-            assert each.html == "", "no drift, no slot"
+            assert "there is no slot" in each.html
             continue
         assert each.html or each.alt or each.code.startswith("print("), each.code
         assert not re.search(r"\b(nan|inf|None|NaT)\b", re.sub(r"<[^>]*>", " ", each.html)), each.code
