@@ -17,7 +17,7 @@ from crossmem.agents.prompts import HintStyle
 from crossmem.api.stripe_access import KEY_VARIABLE, StripeAccess, stripe_access
 from crossmem.domains.base import Keying
 from crossmem.errors import InputError, unknown
-from crossmem.memory.arms import ARMS, Arm, arms
+from crossmem.memory.arms import Arm, arms
 from crossmem.results import find
 from crossmem.rooms import Shelf
 from crossmem.streams import BudgetStep
@@ -72,14 +72,9 @@ class Parameters(Given):
         """The name of the stream to replay."""
         raise NotImplementedError
 
-    @classmethod
-    def table(cls) -> Mapping[str, Arm]:
-        """Return what `arms` can name."""
-        return ARMS
-
     def chosen(self) -> list[Arm]:
         """Return the arms to replay."""
-        return arms(self.arms, self.table())
+        return arms(self.arms)
 
     @field_validator("model")
     @classmethod
@@ -89,7 +84,7 @@ class Parameters(Given):
     @field_validator("arms")
     @classmethod
     def _known_arms(cls, value: str) -> str:
-        return ",".join(arm.name for arm in arms(value, cls.table()))
+        return ",".join(arm.name for arm in arms(value))
 
     @field_validator("budget")
     @classmethod
@@ -238,12 +233,11 @@ class AcmeBilling(Parameters):
         return stripe_access(self.stripe)
 
 
-_PHASES = {each.phase: each for each in (Phase1, Phase2, Phase3, AcmeBilling)}
+_HERE = {each.phase: each for each in (Phase1, Phase2, Phase3, AcmeBilling)}
 _ELSEWHERE = {"experience": "crossmem.experience.parameters:Experience"}
-PHASES: Mapping[str, type[Parameters]] = Shelf(_PHASES, _ELSEWHERE)
-NOTEBOOKS: Mapping[str, type[Given]] = Shelf(
-    {**_PHASES, "stale_attempts": StaleAttempts, "compare": Compare}, _ELSEWHERE
-)
+_OTHERS: dict[str, type[Given]] = {"stale_attempts": StaleAttempts, "compare": Compare}
+PHASES: Mapping[str, type[Parameters]] = Shelf(_HERE, _ELSEWHERE)
+NOTEBOOKS: Mapping[str, type[Given]] = Shelf({**_HERE, **_OTHERS}, _ELSEWHERE)
 
 
 def read(phase: str, given: Mapping[str, Any]) -> Parameters:

@@ -1,8 +1,9 @@
-"""The hypotheses, stated before any result, and their answers computed from a run.
+"""The hypotheses of the experience study, and their answers computed from a run.
 
-H1 to H5 are those of the specification that this family raises; H6 and H7 are this study's own. Each is
-answered supported, not supported, or not testable here, with the figures that say so. One run of one
-stream with a scripted agent: an answer holds for this stream and is no inference.
+H1 to H5 are those of the specification that this family raises, stated before any result; H6 and H7 are
+this study's own and were written down after a first mock run had been seen. Each is answered supported,
+not supported, or not testable here, with the figures that say so. One run of one stream with a
+scripted agent: an answer holds for this stream and is no inference.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Hypothesis:
 
 
 def stated() -> pd.DataFrame:
-    """Return the hypotheses as they stood before the run."""
+    """Return what each hypothesis states."""
     frame = pd.DataFrame([{"hypothesis": h.name, "statement": h.statement} for h in HYPOTHESES])
     return frame.set_index("hypothesis")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import ClassVar, Literal
 
 from pydantic import field_validator
@@ -43,11 +43,6 @@ class Experience(Parameters):
     @classmethod
     def _known_governance(cls, value: str) -> str:
         return _all_of("governance", value, GOVERNED)
-
-    @classmethod
-    def table(cls) -> Mapping[str, Arm]:
-        """The core's arms and this room's."""
-        return TABLE
 
     def chosen(self) -> list[Arm]:
         """Return the arms to replay, components expanded. Raises InputError where one comes twice."""
