@@ -1,9 +1,9 @@
 """A response of the API, read: feedback, suggestions, version stamps, table diffs.
 
 The reader is tolerant, since servers differ in what the published contract leaves open: a suggestion's
-verb stands under `action` or `type`, the feedback at top level or under `error`, the cache hint is an
-object, a string or absent (absent = not cacheable); unknown members are ignored. What cannot be read
-is treated as missing, never guessed. Nothing here knows a domain or a memory arm.
+verb stands under `action` or `type`, the feedback at top level, under `error` or under `detail`, the
+cache hint is an object, a string or absent (absent = not cacheable); unknown members are ignored. What
+cannot be read is treated as missing, never guessed. Nothing here knows a domain or a memory arm.
 """
 
 from __future__ import annotations
@@ -102,8 +102,7 @@ class Response:
         """
         if self.status not in {400, 422}:
             return True
-        by_policy = bool(self.stamps) and not self.suggestions
-        return by_policy or "code" in (self.body or {})
+        return not self.suggestions and (bool(self.stamps) or "code" in (self.body or {}))
 
     def refuses(self, pointers: Iterable[str]) -> bool:
         """Tell whether a suggestion wants one of the JSON `pointers`, or what holds it, changed."""
@@ -118,8 +117,8 @@ def read_response(status: int, body: Json) -> Response:
     """Read the HTTP `status` and decoded JSON `body` of an answer; never raises on odd bodies."""
     if not isinstance(body, dict):
         return Response(status=status)
-    error = body.get("error")
-    nested = error if isinstance(error, dict) else {}
+    held = (body.get("error"), body.get("detail"))  # the latter by FastAPI's own HTTPException
+    nested = next((each for each in held if isinstance(each, dict)), {})
     feedback = body.get("recovery_feedback") or nested.get("recovery_feedback") or nested
     versions = body.get("table_versions") or nested.get("table_versions")
     return Response(
@@ -127,7 +126,7 @@ def read_response(status: int, body: Json) -> Response:
         body=body,
         suggestions=_suggestions(feedback) if not 200 <= status < 300 else (),
         stamps=_stamps(versions),
-        detail=str(body.get("detail") or nested.get("message") or ""),
+        detail=str(nested.get("message") or body.get("detail") or ""),
     )
 
 

@@ -384,3 +384,22 @@ def test_the_reference_apis_own_schema_stands_by_itself() -> None:
     assert names
     assert names <= set(read.request_schema["$defs"])
     assert "USE_SPECIFIC_BRAND" in read.actions
+
+
+def test_feedback_under_detail_is_read_as_fastapi_wraps_it() -> None:
+    fix = {"action": "A", "parameters": {"field": "/a", "suggested_value": 1}}
+    body = {"detail": {"message": "no", "suggestions": [fix], "table_versions": {"t": "1"}}}
+
+    read = read_response(422, body)
+
+    assert [each.field for each in read.suggestions] == ["/a"]
+    assert read.stamps == {"t": "1"}
+    assert read.detail == "no"
+
+
+def test_a_refusal_that_can_be_mended_is_not_final_whatever_its_code() -> None:
+    fix = {"action": "A", "parameters": {"field": "/a", "suggested_value": 1}}
+    body = {"code": "x", "recovery_feedback": {"suggestions": [fix]}}
+
+    assert not read_response(422, body).final
+    assert read_response(422, {"code": "x"}).final

@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -38,6 +38,13 @@ class Server(AppThread):
         """What `/admin/reload` wants in X-Admin-Token: fresh, and in no repr."""
         with _BUILDING:
             app = create_app(domain, tables, self.admin_token, payments)
+        described = app.openapi
+
+        def described_alone() -> dict[str, Any]:
+            with _BUILDING:  # the document is built when it is first asked for
+                return described()
+
+        app.openapi = described_alone  # type: ignore[method-assign]
         super().__init__(app, "API server", port)
 
 
