@@ -272,7 +272,7 @@ def test_a_run_without_a_drift_has_no_slot(v2: Run, tmp_path: Path) -> None:
     before = [{**row, "drift_epoch": 0} for row in read(v2.path)["rows"]]
     run = changed(v2, tmp_path, rows=before)
     assert slots.folds(run).slots == []
-    assert slots.folds(run)._repr_html_() == ""
+    assert "there is no slot" in slots.folds(run)._repr_html_()
     with pytest.raises(InputError, match="has no stale-attempt slot: nothing drifted in it"):
         slots.opened(run, 1, "A2")
 
