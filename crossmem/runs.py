@@ -86,7 +86,13 @@ def _config(parameters: Parameters, stream: Stream, checkout: Checkout | None) -
 
 def diff_source(records: list[EpisodeRecord]) -> str | None:
     """Return whose the diffs are that arms were handed: `server`, `harness`, `both`; None if none."""
-    told = [diff for record in records for each in record.before for diff in each.get("diffs", ())]
+    told = [
+        diff
+        for record in records
+        for attempt in record.attempts
+        for each in attempt.told
+        for diff in each.get("diffs", ())
+    ]
     sources = {str(diff["source"]) for diff in told}
     return "both" if len(sources) > 1 else next(iter(sources), None)
 
