@@ -339,6 +339,7 @@ def test_the_command_says_what_it_wrote_and_what_it_cannot_use(
     assert code == 2  # the folder of published pages is no report
 
 
+@pytest.mark.skipif(not (paths.root() / ".git").exists(), reason="this is no checkout")
 def test_git_ignores_what_is_published_by_default() -> None:
     page = str(paths.published() / "phase1.html")
     asked = subprocess.run(["git", "check-ignore", page], cwd=paths.root(), check=False, timeout=30)
