@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from crossmem import analysis, paths, stats, tables
+from crossmem.about import MIME, about
 from crossmem.domains import domain
 from crossmem.memory.arms import ORACLE
 from crossmem.prose import Prose, against, count, joined, listed, name
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def notice(*runs: Run) -> Prose:
     """Say what kind of agent the figures come from, and why there are no intervals, if so."""
-    run = runs[0]
+    run, data = runs[0], {MIME: about(runs)}
     models = joined(sorted({each.config["parameters"]["model"] for each in runs}))
     why = tuple(filter(None, dict.fromkeys(map(stats.why_none, runs))))
     doubts = [doubt for each in runs for doubt in _doubts_of_api(each)]
@@ -33,13 +34,13 @@ def notice(*runs: Run) -> Prose:
             for warning in probe["warnings"]
         ]
         doubts += filter(None, map(_other_models, runs))
-        return Prose((f"Measured with the model {models}.", *doubts, *why), "notice")
+        return Prose((f"Measured with the model {models}.", *doubts, *why), "notice", data)
     origin = (
         f"Every figure here comes from a scripted agent (profile {models}), not from a language model. "
         "The server, the table swaps, the prompts and the memory are real; tokens are estimated from "
         "the prompts a live agent would send."
     )
-    return Prose((origin, *doubts, *why), "notice scripted")
+    return Prose((origin, *doubts, *why), "notice scripted", data)
 
 
 def _other_models(run: Run) -> str | None:

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
+from typing import Any
 
 from crossmem.memory.arms import ARMS
 
 
 @dataclass(frozen=True)
 class Prose:
-    """Sentences to show in a notebook, as a box of the given kind (a CSS class of the report)."""
+    """Sentences to show in a notebook, as a box of the given kind (a CSS class of the report).
+
+    `data` is what goes into the notebook beside them by type; nothing shows it.
+    """
 
     sentences: tuple[str, ...]
     kind: str = "finding"
+    data: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
         return " ".join(self.sentences)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return dict(self.data)
 
     def _repr_html_(self) -> str:
         body = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
