@@ -10,7 +10,7 @@ from crossmem import analysis, paths, stats, tables
 from crossmem.about import MIME, about
 from crossmem.domains import domain
 from crossmem.memory.arms import ORACLE
-from crossmem.prose import Prose, against, count, joined, listed, name
+from crossmem.prose import Prose, against, count, grouped, joined, listed, name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
     from crossmem.comparison import Comparison
     from crossmem.results import Run
+
+
+_MOST_LISTED = 12
+"""Arms that are listed one by one; more are grouped by their figure."""
 
 
 def notice(*runs: Run) -> Prose:
@@ -135,7 +139,7 @@ def _figures(run: Run, rows: pd.DataFrame, figure: str) -> str:
     """List a figure per arm, each with its interval where it has one."""
     means = per_arm(analysis.measure(rows, ["arm"]), figure)
     if stats.why_none(run):
-        return listed(means)
+        return listed(means) if len(means) <= _MOST_LISTED else grouped(means)
     known = stats.intervals(rows, figure)
     return ", ".join(f"{arm} {count(mean)}{_bounds(known[arm])}" for arm, mean in means.items())
 

@@ -30,6 +30,11 @@ def memory(run: Run, arm: str, before: int | None = None, replicate: int = 0) ->
     stream = streams.load(run.config["stream"])
     if streams.digest(stream) != run.config["stream_sha256"]:
         raise InputError(f"{run.path.name} was run on another version of the stream {stream.name}")
+    told = any(each.told for each in run.results.attempts if each.arm == arm)
+    if known[arm].told in {"diffs", "versions", "truth"} and stream.drift_events and not told:
+        raise InputError(
+            f"{run.path.name} does not hold what {arm} was told: an earlier version wrote it"
+        )
     end = run.length if before is None else before
     if not 0 <= end <= run.length:
         raise InputError(f"episode {end}: the run has episodes 0 to {run.length - 1}")

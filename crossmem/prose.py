@@ -70,6 +70,18 @@ def listed(values: Mapping[str, float]) -> str:
     return ", ".join(f"{arm} {count(value)}" for arm, value in values.items())
 
 
+def grouped(values: Mapping[str, float]) -> str:
+    """List the arms by figure, lowest first and a missing one last.
+
+    >>> grouped({"A0": 36, "A2": 34, "LW": 36})
+    '34 A2; 36 A0, LW'
+    """
+    groups: dict[str, list[str]] = {}
+    for arm, value in sorted(values.items(), key=lambda each: (math.isnan(each[1]), each[1])):
+        groups.setdefault(count(value), []).append(arm)
+    return "; ".join(f"{number} {', '.join(arms)}" for number, arms in groups.items())
+
+
 def joined(names: Iterable[str]) -> str:
     """Join names with commas and a last `and`."""
     *others, last = names

@@ -57,6 +57,11 @@ class ExperienceArm(Arm):
     skills: tuple[Skill, ...] = ()
 
     @property
+    def draws(self) -> bool:
+        """Whether it draws a parent."""
+        return self.component not in {"simple", "skills"}
+
+    @property
     def faithful(self) -> bool:
         """Whether it has the weaknesses as specified."""
         return self.variant == "faithful"

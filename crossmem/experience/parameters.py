@@ -5,15 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal, TypeGuard
+from typing import ClassVar, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from crossmem import paths, streams
 from crossmem.domains import domain
 from crossmem.errors import InputError, unknown
 from crossmem.experience.arms import COMPONENTS, GOVERNED, TABLE, VARIANTS, ExperienceArm
-from crossmem.experience.skills import key_of, read_skills
+from crossmem.experience.rendering import TOKENS
+from crossmem.experience.skills import Skill, key_of, read_skills
 from crossmem.memory.arms import Arm, arms
 from crossmem.parameters import Parameters
 
@@ -24,16 +25,18 @@ class Experience(Parameters):
     `arms` names arms of the table, or components (`simple`, `cards`, `rich`, `skills` and so on): each
     of these stands for its arms in the chosen `variant` and `governed`, comma-separated lists of their
     own.
-    `skills` is a folder of skill files that the arms of that component begin with.
+    `context_tokens` bounds what the fixed variants put before the agent in an episode. `skills` is a
+    folder of skill files that the arms of that component begin with.
     """
 
     phase: ClassVar[str] = "experience"
     with_oracle: ClassVar[bool] = True
 
     stream: Literal["experience_m1", "phase3_m1", "phase2_v4", "rollback", "acme_m1"] = "experience_m1"
-    arms: str = "A0,A1,A2,A2D,A3,A3C,LWG,simple,cards,rich,skills"
+    arms: str = "A0,A1,A2,A2D,A3,A3C,LWG,simple,ancestral,sibling,cards,rich,skills"
     variant: str = "faithful,fixed"
     governed: str = "none,A2,A2D"
+    context_tokens: int = Field(TOKENS, ge=0)
     skills: str = ""
     keying: Literal["task"] = "task"
 
@@ -55,11 +58,13 @@ class Experience(Parameters):
     def chosen(self) -> list[Arm]:
         """Return the arms to replay, components expanded. Raises InputError where one comes twice."""
         names = [name for each in _names(self.arms) for name in self._expanded(each)]
-        chosen = arms(names, TABLE)
-        if not self.skills:
-            return chosen
-        skills = tuple(read_skills(paths.given(self.skills)).values())
-        return [replace(arm, skills=skills) if _of_skills(arm) else arm for arm in chosen]
+        skills = tuple(read_skills(paths.given(self.skills)).values()) if self.skills else ()
+        return [self._set_up(arm, skills) for arm in arms(names, TABLE)]
+
+    def _set_up(self, arm: Arm, skills: tuple[Skill, ...]) -> Arm:
+        if not isinstance(arm, ExperienceArm):
+            return arm
+        return replace(arm, tokens=self.context_tokens, skills=skills if _of_skills(arm) else ())
 
     def _expanded(self, name: str) -> list[str]:
         if name not in COMPONENTS:
@@ -96,7 +101,7 @@ class Experience(Parameters):
             warnings.warn(text, stacklevel=2)
 
 
-def _of_skills(arm: Arm) -> TypeGuard[ExperienceArm]:
+def _of_skills(arm: Arm) -> bool:
     return isinstance(arm, ExperienceArm) and arm.component == "skills"
 
 

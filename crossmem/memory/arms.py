@@ -35,6 +35,11 @@ class Arm:
     told: Told | None = None
 
     @property
+    def draws(self) -> bool:
+        """Whether chance has a part in what its memory recalls."""
+        return False
+
+    @property
     def has_budget(self) -> bool:
         """Whether the stream's byte budget is in force for it."""
         return self.told == "budget"
