@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from crossmem import analysis
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import pandas as pd
     from pandas.io.formats.style import Styler
 
@@ -22,12 +24,23 @@ _FORMATS = {
 }
 
 
-def show(frame: pd.DataFrame, caption: str, columns: list[str] | None = None) -> Styler:
-    """Return `frame` (the `columns` named, or all) ready to be displayed under `caption`."""
+def show(
+    frame: pd.DataFrame,
+    caption: str,
+    columns: list[str] | None = None,
+    percent: Collection[str] = (),
+) -> Styler:
+    """Return `frame` (the `columns` named, or all) ready to be displayed under `caption`.
+
+    Columns in `percent` hold shares, beside the rates that are known to.
+    """
     chosen = frame[columns] if columns else frame
     names = [str(name) for name in chosen]
     labels = {name: _FORMATS.get(name, (name.replace("_", " "), ""))[0] for name in names}
-    formats: dict[Any, Any] = {labels[name]: _FORMATS.get(name, ("", _plain))[1] for name in names}
+    formats: dict[Any, Any] = {
+        labels[name]: "{:.0%}" if name in percent else _FORMATS.get(name, ("", _plain))[1]
+        for name in names
+    }
     named = chosen.rename(columns=labels)
     named.index.names = [str(name or "").replace("_", " ") for name in named.index.names]
     return named.style.format(formats, na_rep=MISSING).set_caption(caption)
