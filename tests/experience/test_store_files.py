@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crossmem import experience as ex
-from crossmem import held
+from crossmem import held, paths
 from crossmem.errors import InputError
 from crossmem.experience.memory import ExperienceMemory
 from crossmem.experience.stores import NODES, SUMMARIES, load
@@ -77,3 +77,17 @@ def test_the_attempts_are_a_table(stores: dict[str, Stores]) -> None:
 def test_a_folder_without_attempts_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no nodes\.jsonl"):
         load(tmp_path, faithful=True)
+
+
+@pytest.mark.usefixtures("results")
+def test_the_lines_in_the_documentation_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (paths.root() / "docs" / "experience.md").read_text(encoding="utf-8")
+    section = text.partition("## Looking inside")[2].partition("\n## ")[0]
+    code = [line[4:] for line in section.splitlines() if line.startswith("    ")]
+    scope: dict[str, object] = {"folder": tmp_path / "kept"}
+    exec("\n".join(code), scope)
+    assert "Under celiac_brands" in capsys.readouterr().out
+    assert scope["damage"] == {}
+    assert list((tmp_path / "kept" / "skills").iterdir())
