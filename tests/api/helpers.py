@@ -5,6 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -79,3 +84,23 @@ def reload(client: httpx.Client) -> list[dict[str, Any]]:
 def suggestions(response: httpx.Response) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = response.json()["recovery_feedback"]["suggestions"]
     return found
+
+
+@contextmanager
+def served(domain: str) -> Iterator[tuple[dict[str, str], str]]:
+    """Serve a domain in a process of its own until Ctrl-C; yield what it says, and its copy command."""
+    code = f"from crossmem.api.server import serve; serve({domain!r}, 0)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as run:
+        try:
+            assert run.stdout is not None
+            said: list[str] = []
+            while not said or not said[-1].startswith("Ctrl-C"):
+                said.append(run.stdout.readline())
+                assert said[-1], "it ended before it was ready"
+            words = {line.split()[0]: line.split()[-1] for line in said if line.strip()}
+            yield words, next(line for line in said if line.lstrip().startswith("cp "))
+        finally:
+            run.send_signal(signal.SIGINT)
+            rest, _ = run.communicate(timeout=30)
+    assert run.returncode == 0
+    assert rest.endswith("stopped\n")

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import signal
-import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +29,7 @@ from .acme import (
     refund,
     rotate,
 )
-from .helpers import client_of, merged, reload, suggestions
+from .helpers import client_of, merged, reload, served, suggestions
 from .test_http_contract import assert_problem
 
 if TYPE_CHECKING:
@@ -277,20 +274,7 @@ def test_stopping_closes_the_connections_to_stripe(
 
 
 def test_serve_shows_a_person_how_to_make_a_drift() -> None:
-    code = "from crossmem.api.server import serve; serve('acme', 0)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as run:
-        try:
-            assert run.stdout is not None
-            said: list[str] = []
-            while not said or not said[-1].startswith("Ctrl-C"):
-                said.append(run.stdout.readline())
-                assert said[-1], "it ended before it was ready"
-            words = {line.split()[0]: line.split()[-1] for line in said if line.strip()}
-            copy = shlex.split(next(line for line in said if line.lstrip().startswith("cp ")))
-            assert copy[1].endswith(f"{CSM}.snapshots/v2.json")
-            with httpx.Client(base_url=words["serving"], trust_env=False) as client:
-                assert client.post(CHARGES, json=charge()).status_code == 200
-        finally:
-            run.send_signal(signal.SIGINT)
-            run.communicate(timeout=30)
-    assert run.returncode == 0
+    with served("acme") as (words, copied):
+        assert shlex.split(copied)[1].endswith(f"{CSM}.snapshots/v2.json")
+        with httpx.Client(base_url=words["serving"], trust_env=False) as client:
+            assert client.post(CHARGES, json=charge()).status_code == 200

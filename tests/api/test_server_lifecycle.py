@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import pytest
 from crossmem.api.server import Server, serve, serving
 from crossmem.errors import CrossmemError, InputError
 
-from .helpers import BRANDS, CONVERT, celiac, client_of, item, reload, swap
+from .helpers import BRANDS, CONVERT, celiac, client_of, item, reload, served, swap
 
 
 def refuses_connections(server: Server) -> bool:
@@ -123,26 +122,12 @@ def test_a_port_in_use_is_named(server: Server) -> None:
 
 
 def test_serve_runs_until_ctrl_c_and_its_own_words_make_a_drift() -> None:
-    code = "from crossmem.api.server import serve; serve('recipe', 0)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as run:
-        try:
-            assert run.stdout is not None
-            said: list[str] = []
-            while not said or not said[-1].startswith("Ctrl-C"):
-                said.append(run.stdout.readline())
-                assert said[-1], "it ended before it was ready"
-            words = {line.split()[0]: line.split()[-1] for line in said if line.strip()}
-            copy = next(line for line in said if line.lstrip().startswith("cp "))
-            subprocess.run(copy, shell=True, check=True)
-            headers = {"X-Admin-Token": words["admin"]}
-            answer = httpx.post(f"{words['serving']}/admin/reload", headers=headers)
-            assert [change["to_version"] for change in answer.json()["reloaded"]] == ["2.0.0"]
-            assert httpx.get(words["docs"]).is_success
-        finally:
-            run.send_signal(signal.SIGINT)
-            rest, _ = run.communicate(timeout=30)
-    assert run.returncode == 0
-    assert rest.endswith("stopped\n")
+    with served("recipe") as (words, copied):
+        subprocess.run(copied, shell=True, check=True)
+        headers = {"X-Admin-Token": words["admin"]}
+        answer = httpx.post(f"{words['serving']}/admin/reload", headers=headers)
+        assert [change["to_version"] for change in answer.json()["reloaded"]] == ["2.0.0"]
+        assert httpx.get(words["docs"]).is_success
     assert not Path(words["tables"]).exists()
 
 
