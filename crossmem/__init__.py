@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from crossmem import stats as stats
     from crossmem.comparison import compare as compare
     from crossmem.explore import Explorer as Explorer
+    from crossmem.notices import notice as notice
     from crossmem.parameters import guard as guard
     from crossmem.results import load as load
     from crossmem.study import acme as acme
@@ -33,6 +34,7 @@ _HOMES = {
     "compare": "comparison",
     "guard": "parameters",
     "load": "results",
+    "notice": "notices",
     "phase1": "study",
     "phase2": "study",
     "phase3": "study",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from crossmem import analysis, findings, streams
+from crossmem import analysis, notices, streams
 from crossmem.agents import local
 from crossmem.errors import InputError
 
@@ -66,7 +66,7 @@ def test_six_episodes_with_a_real_model(results: Path, monkeypatch: pytest.Monke
     text = found.path.read_text(encoding="utf-8")
     assert str(local.model_file("").parent) not in text
     assert "sk-of-somebody" not in text
-    notice, *_ = findings.notice(found).sentences
+    notice, *_ = notices.notice(found).sentences
     assert notice == "Measured with the model local."
     summary = analysis.summary(found).loc["A2"]
     assert summary["tokens_per_success"] > 0 or summary["successes"] == 0

@@ -11,7 +11,7 @@ import anthropic
 import openai
 import pytest
 
-from crossmem import findings
+from crossmem import notices
 from crossmem.errors import CrossmemError, InputError
 
 from .fakes import Answer, Asked, Provider, competent
@@ -85,7 +85,7 @@ def test_a_doubtful_preflight_is_a_warning_at_the_top_of_the_report(
     found = live(arms="A0")
     (probe,) = found.config["preflight"]
     assert any(words in warning for warning in probe["warnings"])
-    first, second, *_ = findings.notice(found).sentences
+    first, second, *_ = notices.notice(found).sentences
     assert first.startswith("Measured with the model haiku")
     assert words in second
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crossmem import analysis, findings, plots
+from crossmem import analysis, findings, notices, plots
 from crossmem.memory.arms import ARMS
 from crossmem.prose import Prose, count
 from crossmem.results import Run
@@ -290,7 +290,7 @@ def test_the_headline_is_counted_from_the_rows(run: Run) -> None:
 
 
 def test_the_notice_says_that_no_model_was_asked(run: Run) -> None:
-    notice = findings.notice(run)
+    notice = notices.notice(run)
     assert notice.kind == "notice scripted"
     assert "scripted agent (profile haiku), not from a language model" in str(notice)
     assert "No interval is given" in str(notice)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from crossmem import analysis, findings, plots, slots, stats, tables
+from crossmem import analysis, findings, notices, plots, slots, stats, tables
 from crossmem.prose import Prose
 from crossmem.results import Results, Run, load, save
 
@@ -220,7 +220,7 @@ def test_the_scripted_agent_gets_no_interval_and_the_reason(scripted: Scripted) 
     run = scripted("phase2", arms="A0,A2", replicates=2)
     reason = "with the scripted agent seed and replicates vary nothing"
     assert reason in (stats.why_none(run) or "")
-    assert reason in str(findings.notice(run))
+    assert reason in str(notices.notice(run))
     assert findings.intervals(run) is None
     assert not re.search(r"\[.*\]", " ".join(findings.headline(run)))
 
@@ -230,7 +230,7 @@ def test_under_five_replicates_no_interval_and_the_reason(replicates: int, measu
     run = measured(replicates)
     reason = f"the unit is one replicate of the whole stream, and {replicates} "
     assert reason in (stats.why_none(run) or "")
-    assert reason in str(findings.notice(run))
+    assert reason in str(notices.notice(run))
     assert findings.intervals(run) is None
     for said in (*findings.headline(run), str(findings.finding(run))):
         assert "[" not in said
@@ -281,7 +281,7 @@ def test_no_text_of_a_report_says_nan_or_inf(spoilt: str, measured: Measured) ->
     assert shown is not None
     assert not isinstance(dividend, Prose)
     texts = [
-        str(findings.notice(run)),
+        str(notices.notice(run)),
         str(findings.finding(run)),
         findings.finding(run)._repr_html_(),
         findings.done(run),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crossmem import findings
+from crossmem import notices
 from crossmem.errors import InputError
 from crossmem.results import Run
 from crossmem.study import run
@@ -22,7 +22,7 @@ def played(api: Path, phase: str = "phase1", **given: object) -> Run:
 
 
 def notice(of: Run) -> str:
-    return findings.notice(of)._repr_html_()
+    return notices.notice(of)._repr_html_()
 
 
 def test_the_expected_branch_raises_no_doubt(watched: Builder) -> None:
