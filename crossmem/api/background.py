@@ -44,6 +44,8 @@ class _Uvicorn(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
             server.close()
+        for listening in sockets or []:
+            listening.close()
         for connection in list(self.server_state.connections):
             connection.shutdown()  # at once where it is idle, else after the answer
         with suppress(TimeoutError):  # what then still runs is cancelled as the loop ends
