@@ -132,7 +132,7 @@ def memory_events(run: Run) -> pd.DataFrame:
 
 def compositions(run: Run) -> pd.DataFrame:
     """Return the policies of each arm, as the run's config holds them."""
-    table = pd.DataFrame(run.config["arms"]).set_index("name").fillna("nothing")
+    table = pd.DataFrame(run.config["arms"], dtype=object).set_index("name").fillna("nothing")
     table.index.name = "arm"
     words = table.map(lambda value: str(value).replace("_", " "))
     return words.rename(columns=lambda name: str(name).replace("_", " "))

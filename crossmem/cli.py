@@ -1,4 +1,4 @@
-"""The command line: `crossmem streams | audit | serve | report | doctor`."""
+"""The command line: `crossmem streams | audit | serve | report | publish | doctor`."""
 
 from __future__ import annotations
 
@@ -107,6 +107,21 @@ def report(notebook: str, given: tuple[tuple[str, str], ...], output: Path | Non
     execute_and_render(path, html, dict(given))
     click.echo(sentinel_text(html.with_suffix(".ipynb")))
     click.echo(f"Report: {html}")
+
+
+@main.command()
+@click.argument("names", nargs=-1)
+@click.option(
+    "--to",
+    type=click.Path(path_type=Path),
+    help="The folder to write to; reports/published if not given.",
+)
+def publish(names: tuple[str, ...], to: Path | None) -> None:
+    """Write finished reports (all, or those named) and an index of them for a web host."""
+    from crossmem.publish import publish as put
+
+    for path in put(names, paths.reports(), to or paths.published()):
+        click.echo(path)
 
 
 @main.command()

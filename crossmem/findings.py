@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from crossmem import analysis, paths, stats, tables
+from crossmem.about import MIME, about
 from crossmem.domains import domain
 from crossmem.memory.arms import ORACLE
-from crossmem.prose import Prose, against, count, joined, listed, name
+from crossmem.prose import Prose, against, count, grouped, joined, listed, name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,9 +20,13 @@ if TYPE_CHECKING:
     from crossmem.tables import Table
 
 
+_MOST_LISTED = 12
+"""Arms that are listed one by one; more are grouped by their figure."""
+
+
 def notice(*runs: Run) -> Prose:
     """Say what kind of agent the figures come from, and why there are no intervals, if so."""
-    run = runs[0]
+    run, data = runs[0], {MIME: about(runs)}
     models = joined(sorted({each.config["parameters"]["model"] for each in runs}))
     why = tuple(filter(None, dict.fromkeys(map(stats.why_none, runs))))
     doubts = [doubt for each in runs for doubt in _doubts_of_api(each)]
@@ -33,13 +38,13 @@ def notice(*runs: Run) -> Prose:
             for warning in probe["warnings"]
         ]
         doubts += filter(None, map(_other_models, runs))
-        return Prose((f"Measured with the model {models}.", *doubts, *why), "notice")
+        return Prose((f"Measured with the model {models}.", *doubts, *why), "notice", data)
     origin = (
         f"Every figure here comes from a scripted agent (profile {models}), not from a language model. "
         "The server, the table swaps, the prompts and the memory are real; tokens are estimated from "
         "the prompts a live agent would send."
     )
-    return Prose((origin, *doubts, *why), "notice scripted")
+    return Prose((origin, *doubts, *why), "notice scripted", data)
 
 
 def _other_models(run: Run) -> str | None:
@@ -134,7 +139,7 @@ def _figures(run: Run, rows: pd.DataFrame, figure: str) -> str:
     """List a figure per arm, each with its interval where it has one."""
     means = per_arm(analysis.measure(rows, ["arm"]), figure)
     if stats.why_none(run):
-        return listed(means)
+        return listed(means) if len(means) <= _MOST_LISTED else grouped(means)
     known = stats.intervals(rows, figure)
     return ", ".join(f"{arm} {count(mean)}{_bounds(known[arm])}" for arm, mean in means.items())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossmem import judge
@@ -22,6 +22,7 @@ from crossmem.memory.memory import (
     Remembers,
     Truth,
     VersionsRead,
+    Written,
 )
 from crossmem.records import Attempt, EpisodeRecord, Row
 
@@ -55,7 +56,10 @@ class Replay:
         """Bring memory and world to where a journal ends, without asking the agent again."""
         for record in records:
             self._swap_tables(record.index)
-            refold(self.memory, self.stream, record)
+            task = self.stream.episodes[record.index].task
+            if record.input is not None:
+                task = task.model_copy(update={"input": record.input})
+            refold(self.memory, task, record.attempts)
 
     def episode(self, index: int) -> EpisodeRecord:
         """Replay the episode `index` and return all it leaves."""
@@ -65,6 +69,7 @@ class Replay:
         task = self._task(index, log)
         if log.attempts:  # what the task needs could not be made
             return log.record(self._row(task, log, time.perf_counter() - started))
+        self._have_written(task, log)
         recalled = self.memory.recall(task)
         turn = self.agent.begin(task, recalled)
         for number in range(1, self.max_attempts + 1):
@@ -79,9 +84,10 @@ class Replay:
             found = judge.carried(self.domain, live, recalled, task, proposal.request, response)
             log.attempt(proposal, response, recalled, found)
             log.actions(self.memory.fold(_observation(task, log.attempts[-1], response)))
-            if response.final:
+            if response.final or number == self.max_attempts:
                 break
-            turn.tell(response)
+            self._have_written(task, log)
+            turn.tell(response, self.memory.remind(task))
         return log.record(self._row(task, log, time.perf_counter() - started))
 
     # -- before the first request ----------------------------------------------------------------
@@ -110,8 +116,23 @@ class Replay:
         return diffs
 
     def _tell(self, told: dict[str, Any], log: EpisodeLog) -> None:
-        log.before.append(told)
+        log.told.append(told)
         log.actions(self.memory.fold(told_event(told)))
+
+    def _have_written(self, task: Task, log: EpisodeLog) -> None:
+        """Have the agent's model write what the memory wants written; what fails is told as well."""
+        for commission in self.memory.commissions(task):
+            proposal = self.agent.write(commission)
+            if proposal is None:
+                return
+            log.spent(proposal.usage)
+            written = {
+                "about": commission.about,
+                "fields": proposal.request,
+                "problem": proposal.error,
+                "tokens": sum(astuple(proposal.usage)),
+            }
+            self._tell({"written": written}, log)
 
     def _task(self, index: int, log: EpisodeLog) -> Task:
         """Return the episode's task, with what it needs provisioned by a request of the harness."""
@@ -173,14 +194,11 @@ class Replay:
         )
 
 
-def refold(memory: Remembers, stream: Stream, record: EpisodeRecord) -> None:
-    """Fold a journalled episode into `memory`: the state ends as it did when the episode was live."""
-    for told in record.before:
-        memory.fold(told_event(told))
-    task = stream.episodes[record.index].task
-    if record.input is not None:
-        task = task.model_copy(update={"input": record.input})
-    for attempt in record.attempts:
+def refold(memory: Remembers, task: Task, attempts: Sequence[Attempt]) -> None:
+    """Fold a recorded episode into `memory`: the state ends as it did when the episode was live."""
+    for attempt in attempts:
+        for told in attempt.told:
+            memory.fold(told_event(told))
         if attempt.status is not None:
             memory.fold(_observation(task, attempt, read_response(attempt.status, attempt.response)))
 
@@ -195,7 +213,7 @@ def _observation(task: Task, attempt: Attempt, response: Response) -> Observatio
 
 
 def told_event(told: dict[str, Any]) -> Event:
-    """Return the memory event that a journal's `before` item stands for."""
+    """Return the memory event that an item of an attempt's `told` stands for."""
     match told:
         case {"diffs": list(diffs)}:
             return DiffsHanded([TableDiff.model_validate(diff) for diff in diffs])
@@ -205,5 +223,7 @@ def told_event(told: dict[str, Any]) -> Event:
             return VersionsRead(stamps)
         case {"truth": dict(tables)}:
             return Truth({name: (version, rows) for name, (version, rows) in tables.items()})
+        case {"written": dict(written)}:
+            return Written(**written)
         case _:
             raise ValueError(f"a journal holds something no memory is told: {sorted(told)}")

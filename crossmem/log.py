@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from crossmem.records import Attempt, CarriedRecord, EpisodeRecord, Event, Row
 
 if TYPE_CHECKING:
-    from crossmem.agents.base import Proposal
+    from crossmem.agents.base import Proposal, Usage
     from crossmem.contract import Response
     from crossmem.memory.entry import Entry
     from crossmem.memory.policies import Action
@@ -24,7 +24,8 @@ class EpisodeLog:
     replicate: int
     index: int
     input: dict[str, Any] | None = None
-    before: list[dict[str, Any]] = field(default_factory=list)
+    told: list[dict[str, Any]] = field(default_factory=list)
+    """What the memory has been told since the last attempt."""
     attempts: list[Attempt] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     tokens: Counter[str] = field(default_factory=Counter)
@@ -37,7 +38,7 @@ class EpisodeLog:
         carried: list[CarriedRecord],
     ) -> None:
         """Add one request and its answer; what was recalled is kept with the first."""
-        self.tokens.update(asdict(proposal.usage))
+        self.spent(proposal.usage)
         self.attempts.append(
             Attempt(
                 arm=self.arm,
@@ -52,8 +53,14 @@ class EpisodeLog:
                 error=proposal.error,
                 failed_by=proposal.failed_by,
                 evidence=proposal.evidence,
+                told=self.told,
             )
         )
+        self.told = []
+
+    def spent(self, usage: Usage) -> None:
+        """Count the tokens of one request to the model."""
+        self.tokens.update(asdict(usage))
 
     def actions(self, actions: Sequence[Action]) -> None:
         """Add what the memory did since the last request."""
@@ -79,7 +86,6 @@ class EpisodeLog:
         return EpisodeRecord(
             index=self.index,
             input=self.input,
-            before=self.before,
             attempts=self.attempts,
             events=self.events,
             row=row,

@@ -37,6 +37,11 @@ def reports() -> Path:
     return root() / "reports"
 
 
+def published() -> Path:
+    """Return the folder of the published reports."""
+    return reports() / "published"
+
+
 def results() -> Path:
     """Return the folder of the results files."""
     return Path(os.environ.get(RESULTS_VARIABLE) or root() / "results")

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
+from typing import Any
 
 from crossmem.memory.arms import ARMS
 
 
 @dataclass(frozen=True)
 class Prose:
-    """Sentences to show in a notebook, as a box of the given kind (a CSS class of the report)."""
+    """Sentences to show in a notebook, as a box of the given kind (a CSS class of the report).
+
+    `data` is what goes into the notebook beside them by type; nothing shows it.
+    """
 
     sentences: tuple[str, ...]
     kind: str = "finding"
+    data: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
         return " ".join(self.sentences)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return dict(self.data)
 
     def _repr_html_(self) -> str:
         body = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
@@ -60,6 +68,18 @@ def against(left: float, right: float, thing: str) -> str:
 def listed(values: Mapping[str, float]) -> str:
     """List a figure per arm."""
     return ", ".join(f"{arm} {count(value)}" for arm, value in values.items())
+
+
+def grouped(values: Mapping[str, float]) -> str:
+    """List the arms by figure, lowest first and a missing one last.
+
+    >>> grouped({"A0": 36, "A2": 34, "LW": 36})
+    '34 A2; 36 A0, LW'
+    """
+    groups: dict[str, list[str]] = {}
+    for arm, value in sorted(values.items(), key=lambda each: (math.isnan(each[1]), each[1])):
+        groups.setdefault(count(value), []).append(arm)
+    return "; ".join(f"{number} {', '.join(arms)}" for number, arms in groups.items())
 
 
 def joined(names: Iterable[str]) -> str:

@@ -81,7 +81,9 @@ class CarriedRecord(_Record):
 class Attempt(_Record):
     """One request: what was recalled (listed with the first) and sent, and what came back.
 
-    `evidence` is what the model's provider said of its answer; None with the scripted agent.
+    `evidence` is what the model's provider said of its answer; None with the scripted agent. `told` is
+    what the memory was told since the attempt before (see `memory/arms.py`), in order: together with
+    the attempts it is all that a memory is made of.
     """
 
     arm: str
@@ -96,18 +98,17 @@ class Attempt(_Record):
     error: str | None = None
     failed_by: Literal["provider", "api"] | None = None
     evidence: dict[str, str | None] | None = None
+    told: list[dict[str, Any]] = Field(default_factory=list)
 
 
 class EpisodeRecord(_Record):
     """All that one episode leaves; a journal holds one per line, so it is there whole or not at all.
 
-    `input` is the task's Input Data where the harness provisioned a part of it. `before` holds what the
-    memory was told before the first request (see `memory/arms.py`), in order.
+    `input` is the task's Input Data where the harness provisioned a part of it.
     """
 
     index: int
     input: dict[str, Any] | None = None
-    before: list[dict[str, Any]] = Field(default_factory=list)
     attempts: list[Attempt]
     events: list[Event]
     row: Row

@@ -61,7 +61,7 @@ def render(notebook: Path, html: Path) -> Path:
     """
     from crossmem.rendering.page import page
 
-    text = page(_read(notebook), notebook)
+    text = str(page(read(notebook), notebook))
     with whole(html) as draft:
         draft.write_text(text, encoding="utf-8")
     return html
@@ -69,19 +69,19 @@ def render(notebook: Path, html: Path) -> Path:
 
 def sentinel_text(notebook: Path) -> str | None:
     """Return what the sentinel cell of an executed notebook said, None if it never ran."""
-    return spoken(_read(notebook))
+    return spoken(read(notebook))
 
 
 def _execute(
     notebook: Path, output: Path, parameters: Mapping[str, object], timeout: int | None = None
 ) -> BaseException | None:
     """Run, mark and move into place; return how it failed, raise only what precedes the run."""
-    _read(notebook)
+    read(notebook)
     if output.resolve() == notebook.resolve():
         raise InputError(f"{output} would overwrite the notebook it is made from")
     with whole(output) as draft:
         failure = _run(notebook, draft, parameters, timeout)
-        executed = _read(draft)
+        executed = read(draft)
         if failure is None and spoken(executed) is None:
             failure = CrossmemError(
                 f"{notebook.name} did not run to its end: "
@@ -167,7 +167,8 @@ def spoken(executed: NotebookNode) -> str | None:
     return "".join(texts).strip() or None
 
 
-def _read(notebook: Path) -> NotebookNode:
+def read(notebook: Path) -> NotebookNode:
+    """Return the notebook; raises `InputError` where it is missing or none."""
     import nbformat
 
     try:

@@ -69,6 +69,7 @@ def _config(parameters: Parameters, stream: Stream, checkout: Checkout | None) -
         "drift_events": [event.model_dump() for event in stream.drift_events],
         "budget": [s.model_dump() for s in budget_steps(parameters.budget) or stream.budget],
         "arms": [arm.describe() for arm in lines(parameters)],
+        "draws": [arm.name for arm in lines(parameters) if arm.draws],
         "wording": {"base": BASE_INSTRUCTION, "memory": HINT_STYLES[parameters.hint_style]},
         "api": checkout.describe() if checkout else embedded,
         "carried_out": parameters.model_dump(include=_HOW - {"results", "resume"}),
@@ -86,7 +87,13 @@ def _config(parameters: Parameters, stream: Stream, checkout: Checkout | None) -
 
 def diff_source(records: list[EpisodeRecord]) -> str | None:
     """Return whose the diffs are that arms were handed: `server`, `harness`, `both`; None if none."""
-    told = [diff for record in records for each in record.before for diff in each.get("diffs", ())]
+    told = [
+        diff
+        for record in records
+        for attempt in record.attempts
+        for each in attempt.told
+        for diff in each.get("diffs", ())
+    ]
     sources = {str(diff["source"]) for diff in told}
     return "both" if len(sources) > 1 else next(iter(sources), None)
 

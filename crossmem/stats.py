@@ -26,14 +26,17 @@ FIGURES = ("attempts", "tokens_per_success", "first_try_rate")
 def why_none(run: Run) -> str | None:
     """Return why a run carries no intervals, None if it does."""
     replicates = run.config["parameters"]["replicates"]
-    if run.scripted:
+    if run.scripted and not run.config.get("draws"):
         return "No interval is given: with the scripted agent seed and replicates vary nothing."
-    if replicates < MIN_REPLICATES:
-        return (
-            f"No interval is given: the unit is one replicate of the whole stream, and {replicates} "
-            f"of them are too few to estimate a spread from ({MIN_REPLICATES} are needed)."
-        )
-    return None
+    if replicates >= MIN_REPLICATES:
+        return None
+    why = (
+        f"No interval is given: the unit is one replicate of the whole stream, and {replicates} "
+        f"of them are too few to estimate a spread from ({MIN_REPLICATES} are needed)."
+    )
+    if run.scripted:
+        why += " With the scripted agent they differ only in the parents that some memories draw."
+    return why
 
 
 @dataclass(frozen=True)

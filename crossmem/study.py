@@ -266,8 +266,8 @@ class _Study:
             self.stop,
             lambda wait: bar.write(f"{name} {wait}", file=sys.stderr),
         )
-        replay = make_replay(self.parameters, self.stream, arm, agent, over)
-        replay.replicate, replay.run_name = replicate, self.folder.name
+        replay = make_replay(self.parameters, self.stream, arm, agent, over, replicate)
+        replay.run_name = self.folder.name
         replay.catch_up(journal.records)
         bar.update(len(journal.records))
         self._go_on(replay, journal, bar)
@@ -327,7 +327,12 @@ class _Study:
 
 
 def make_replay(
-    parameters: Parameters, stream: Stream, arm: Arm, agent: Agent, over: tuple[ApiClient, World]
+    parameters: Parameters,
+    stream: Stream,
+    arm: Arm,
+    agent: Agent,
+    over: tuple[ApiClient, World],
+    replicate: int = 0,
 ) -> Replay:
     """Compose memory and agent of one arm over a server that is up."""
     what = domain(stream.domain)
@@ -335,10 +340,11 @@ def make_replay(
     return Replay(
         stream=stream,
         domain=what,
-        memory=arm.memory(what, parameters.keying),
+        memory=arm.memory(what, parameters.keying, f"{parameters.seed}/{replicate}"),
         agent=agent,
         api=api,
         world=world,
         budget=budget_steps(parameters.budget) or stream.budget,
         max_attempts=parameters.max_attempts,
+        replicate=replicate,
     )

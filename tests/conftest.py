@@ -11,10 +11,10 @@ import pytest
 from crossmem.paths import RESULTS_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 
 @pytest.fixture
@@ -43,3 +43,26 @@ def chromium() -> Iterator[Browser]:
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def visit(chromium: Browser) -> Iterator[Callable[[Path], tuple[Page, list[str]]]]:
+    """Open a page; return it and a list that grows with what it complains of or asks of others."""
+    tabs = []
+
+    def go(path: Path) -> tuple[Page, list[str]]:
+        tab = chromium.new_page(viewport={"width": 1280, "height": 900})
+        tabs.append(tab)
+        heard: list[str] = []
+        tab.on("console", lambda message: heard.append(message.text))
+        tab.on("pageerror", lambda error: heard.append(str(error)))
+        tab.on(
+            "request",
+            lambda asked: None if asked.url.startswith(("file:", "data:")) else heard.append(asked.url),
+        )
+        tab.goto(path.as_uri())
+        return tab, heard
+
+    yield go
+    for tab in tabs:
+        tab.close()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from click.testing import Result
 
 TOOL = str(Path(sys.executable).with_name("crossmem"))
-COMMANDS = ("streams", "audit", "serve", "report")
+COMMANDS = ("streams", "audit", "serve", "report", "publish")
 
 
 def crossmem(*arguments: str) -> Result:

@@ -20,11 +20,13 @@ from bs4 import BeautifulSoup
 from crossmem import paths, streams
 from crossmem.parameters import Phase1
 from crossmem.paths import RESULTS_VARIABLE
+from crossmem.publish import publish
+from crossmem.rendering.page import moment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 NOTEBOOK = paths.notebooks() / "phase1.ipynb"
 ARMS = ("A0", "A1", "A2", "A3", "LW", "LWG")
@@ -399,6 +401,25 @@ def test_nothing_was_warned_of(report: Report) -> None:
         assert not [text for text in map("".join, texts) if "Warning" in text]
 
 
+@pytest.mark.slow
+def test_published_it_is_listed_as_scripted_with_what_its_results_file_holds(
+    report: Report, tmp_path: Path
+) -> None:
+    *_, index = publish([], report.html.parent, tmp_path)
+    (entry,) = BeautifulSoup(index.read_text(encoding="utf-8"), "html.parser").select("article")
+    assert entry.select("p")[0].get_text() == "Scripted, not measured"
+    assert entry.select("p")[1].get_text() in finding(report)
+    config = report.content["config"]
+    facts = {row.th.get_text(): row.td.get_text() for row in entry.select("tr") if row.th and row.td}
+    assert facts.pop("Run").startswith(moment(config["started"]))
+    assert facts == {
+        "Agent": f"scripted (profile {config['parameters']['model']})",
+        "Stream": config["stream"],
+        "Drift pattern": config["pattern"],
+        "Arms": ", ".join(ARMS),
+    }
+
+
 NOT_A_FIGURE = re.compile(r"\b(?:nan|NaN|inf|None)\b")
 
 
@@ -494,19 +515,8 @@ def test_a_study_of_no_memory_at_all_reads_as_well(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def opened(report: Report, chromium: Browser) -> Iterator[tuple[Page, list[str]]]:
-    """Open the report; yield the page and what it complained of or asked of others."""
-    page = chromium.new_page(viewport={"width": 1280, "height": 900})
-    heard: list[str] = []
-    page.on("console", lambda message: heard.append(message.text))
-    page.on("pageerror", lambda error: heard.append(str(error)))
-    page.on(
-        "request",
-        lambda asked: None if asked.url.startswith(("file:", "data:")) else heard.append(asked.url),
-    )
-    page.goto(report.html.as_uri())
-    yield page, heard
-    page.close()
+def opened(report: Report, visit: Callable[[Path], tuple[Page, list[str]]]) -> tuple[Page, list[str]]:
+    return visit(report.html)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from crossmem.report import render, sentinel_text
 from crossmem.results import Run, load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from playwright.sync_api import Browser, Page
 
@@ -315,19 +315,8 @@ def test_a_misspelt_pattern_names_the_choices(notebook: str) -> None:
 
 
 @pytest.fixture
-def opened(page: Path, chromium: Browser) -> Iterator[tuple[Page, list[str]]]:
-    """Open the page; yield it and what it complained of or asked of others."""
-    tab = chromium.new_page(viewport={"width": 1280, "height": 900})
-    heard: list[str] = []
-    tab.on("console", lambda message: heard.append(message.text))
-    tab.on("pageerror", lambda error: heard.append(str(error)))
-    tab.on(
-        "request",
-        lambda asked: None if asked.url.startswith(("file:", "data:")) else heard.append(asked.url),
-    )
-    tab.goto(page.as_uri())
-    yield tab, heard
-    tab.close()
+def opened(page: Path, visit: Callable[[Path], tuple[Page, list[str]]]) -> tuple[Page, list[str]]:
+    return visit(page)
 
 
 @pytest.mark.browser

@@ -40,13 +40,26 @@ class Said:
 
 
 @dataclass(frozen=True)
+class Tool:
+    """What the model's answer is called, and what it is for."""
+
+    name: str
+    description: str
+
+
+SUBMIT = Tool("submit_request", "Send one request to the API.")
+WRITE = Tool("keep_summary", "Keep what you have written.")
+
+
+@dataclass(frozen=True)
 class Prompt:
-    """All that a model is sent: stable part, memory block, request schema, and what was said."""
+    """All that a model is sent: stable part, memory block, the answer's schema, and what was said."""
 
     stable: str
     memory: str
     schema: dict[str, Any]
     said: tuple[Said, ...]
+    tool: Tool = SUBMIT
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from crossmem.contract import Response
 from crossmem.domains.base import Body, Task
 from crossmem.memory.entry import Entry
+from crossmem.memory.memory import Commission
 
 TokensSource = Literal["reported", "estimated"]
 
@@ -44,8 +45,8 @@ class Turn(Protocol):
     def next_request(self) -> Proposal:
         """Return the request to send now."""
 
-    def tell(self, response: Response) -> None:
-        """Take in what the API answered to the last request."""
+    def tell(self, response: Response, reminder: str = "") -> None:
+        """Take in what the API answered to the last request, and what memory says to that."""
 
 
 class Agent(Protocol):
@@ -56,3 +57,6 @@ class Agent(Protocol):
 
     def begin(self, task: Task, recalled: Sequence[Entry]) -> Turn:
         """Start an episode with what memory put forward."""
+
+    def write(self, commission: Commission) -> Proposal | None:
+        """Return what the model wrote for a memory, as the `request`; None where there is no model."""

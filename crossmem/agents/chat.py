@@ -57,7 +57,7 @@ class Chat:
         """
         system = "\n\n".join(filter(None, [prompt.stable, prompt.memory]))
         messages = [{"role": "system", "content": system}, *map(_message, prompt.said)]
-        schema = {"name": "submit_request", "schema": prompt.schema}
+        schema = {"name": prompt.tool.name, "schema": prompt.schema}
         try:
             completion = self.client.chat.completions.create(
                 model=self.model,

@@ -1,4 +1,4 @@
-"""Claude through the Anthropic SDK: the Messages API with one forced tool, `submit_request`.
+"""Claude through the Anthropic SDK: the Messages API with one forced tool.
 
 The tool's schema is the API's own request schema, so a request is never parsed out of prose. The SDK's
 own retries are off: waiting is `patience.py`'s, bounded and in sight.
@@ -25,8 +25,6 @@ from crossmem.agents.backend import (
     unusable,
 )
 from crossmem.agents.base import Usage
-
-TOOL = "submit_request"
 
 
 class Claude:
@@ -58,14 +56,22 @@ class Claude:
                 system=cast("Any", _system(prompt)),
                 tools=[
                     {
-                        "name": TOOL,
-                        "description": "Send one request to the API.",
+                        "name": prompt.tool.name,
+                        "description": prompt.tool.description,
                         "input_schema": prompt.schema,
                     }
                 ],
-                tool_choice={"type": "tool", "name": TOOL, "disable_parallel_tool_use": True},
+                tool_choice={
+                    "type": "tool",
+                    "name": prompt.tool.name,
+                    "disable_parallel_tool_use": True,
+                },
                 messages=cast(
-                    "Any", [_message(number, said) for number, said in enumerate(prompt.said)]
+                    "Any",
+                    [
+                        _message(number, said, prompt.tool.name)
+                        for number, said in enumerate(prompt.said)
+                    ],
                 ),
                 timeout=timeout,
             )
@@ -73,7 +79,7 @@ class Claude:
             failure = _failure(error)
         else:
             if isinstance(message, anthropic.types.Message):
-                return _reply(message, prompt.schema)
+                return _reply(message, prompt)
             failure = unusable(message)
         raise failure
 
@@ -93,14 +99,14 @@ def _system(prompt: Prompt) -> list[dict[str, Any]]:
     return [stable, *([{"type": "text", "text": prompt.memory}] if prompt.memory else [])]
 
 
-def _message(number: int, said: Said) -> dict[str, Any]:
+def _message(number: int, said: Said, tool: str) -> dict[str, Any]:
     """Turn one entry into a message; a tool result answers the request just before it."""
     match said.kind:
         case "request":
             called: dict[str, Any] = {
                 "type": "tool_use",
                 "id": f"call_{number}",
-                "name": TOOL,
+                "name": tool,
                 "input": said.request,
             }
             return {"role": "assistant", "content": [called]}
@@ -118,10 +124,11 @@ def _message(number: int, said: Said) -> dict[str, Any]:
             return {"role": "user", "content": said.text}
 
 
-def _reply(message: anthropic.types.Message, schema: dict[str, Any]) -> Reply:
+def _reply(message: anthropic.types.Message, prompt: Prompt) -> Reply:
     blocks: list[Any] = message.content if isinstance(message.content, list) else []
-    called = next((block for block in blocks if block.type == "tool_use" and block.name == TOOL), None)
-    request, problem = read_request(called.input, schema) if called else (None, None)
+    calls = (block for block in blocks if block.type == "tool_use" and block.name == prompt.tool.name)
+    called = next(calls, None)
+    request, problem = read_request(called.input, prompt.schema) if called else (None, None)
     if message.stop_reason != "tool_use" or called is None:
         problem = f"the model stopped with {message.stop_reason} and sent no whole request"
     usage: Any = message.usage

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from crossmem.agents.backend import Backend, Prompt, ProviderError, Said
+from crossmem.agents.backend import WRITE, Backend, Prompt, ProviderError, Reply, Said
 from crossmem.agents.base import Proposal, TokensSource, Usage
 from crossmem.agents.patience import Deadline, Patience
 from crossmem.agents.prompts import Prompter
 from crossmem.contract import Response
 from crossmem.domains.base import Task
 from crossmem.memory.entry import Entry
+from crossmem.memory.memory import Commission
 
 CORRECTION = "That was no request. Send one request that fits the schema, and nothing else."
 
@@ -32,6 +33,21 @@ class LiveAgent:
             self.backend, self.patience.begin(), prompt(self.prompter, task, recalled), self
         )
 
+    def write(self, commission: Commission) -> Proposal:
+        """Have the model write a text for a memory, in a conversation of its own."""
+        alone = Prompt(
+            stable=commission.instruction,
+            memory="",
+            schema=commission.schema,
+            said=(Said("task", commission.material),),
+            tool=WRITE,
+        )
+        reply = asked(self.backend, self.patience.begin(), alone)
+        if isinstance(reply, Proposal):
+            return reply
+        written = None if reply.problem else reply.request
+        return Proposal(written, reply.usage, reply.problem, evidence=evidence_of(reply))
+
 
 @dataclass
 class LiveTurn:
@@ -44,17 +60,10 @@ class LiveTurn:
 
     def next_request(self) -> Proposal:
         """Ask the model; a model that gives no request costs an attempt and is asked again."""
-        try:
-            reply = self.deadline.ask(lambda timeout: self.backend.ask(self.prompt, timeout))
-        except ProviderError as error:
-            if error.fatal:
-                raise
-            return Proposal(None, Usage(), str(error), failed_by="provider")
-        evidence = {
-            "model": reply.evidence.model,
-            "stop_reason": reply.evidence.stop_reason,
-            "request_id": reply.evidence.request_id,
-        }
+        reply = asked(self.backend, self.deadline, self.prompt)
+        if isinstance(reply, Proposal):
+            return reply
+        evidence = evidence_of(reply)
         if reply.request is not None:
             self._say(Said("request", request=reply.request))
         else:
@@ -67,12 +76,35 @@ class LiveTurn:
             self._say(Said("refusal", f"{reply.problem}. {CORRECTION}"))
         return Proposal(None, reply.usage, reply.problem, evidence=evidence)
 
-    def tell(self, response: Response) -> None:
+    def tell(self, response: Response, reminder: str = "") -> None:
         """Hand the API's answer to the last request back."""
-        self._say(Said("refusal", self.agent.prompter.refusal(response)))
+        self._say(Said("refusal", self.agent.prompter.refusal(response, reminder)))
 
     def _say(self, said: Said) -> None:
         self.prompt = replace(self.prompt, said=(*self.prompt.said, said))
+
+
+def asked(backend: Backend, deadline: Deadline, prompt: Prompt) -> Reply | Proposal:
+    """Return the model's reply, or what stands for it where the provider gave none.
+
+    Raises ProviderError where no other request will do better either.
+    """
+    try:
+        return deadline.ask(lambda timeout: backend.ask(prompt, timeout))
+    except ProviderError as error:
+        if error.fatal:
+            raise
+        return Proposal(None, Usage(), str(error), failed_by="provider")
+
+
+def evidence_of(reply: Reply) -> dict[str, str | None]:
+    """Return what an attempt keeps of the provider's words on its answer."""
+    evidence = reply.evidence
+    return {
+        "model": evidence.model,
+        "stop_reason": evidence.stop_reason,
+        "request_id": evidence.request_id,
+    }
 
 
 def prompt(prompter: Prompter, task: Task, recalled: Sequence[Entry]) -> Prompt:

@@ -72,9 +72,10 @@ class Prompter:
             f"{task.description}\n\nInput Data:\n{json.dumps(task.input, indent=1, ensure_ascii=False)}"
         )
 
-    def refusal(self, response: Response) -> str:
-        """Return the message that hands the API's answer back."""
-        return canonical_json(response.body) if response.body is not None else f"HTTP {response.status}"
+    def refusal(self, response: Response, reminder: str = "") -> str:
+        """Return the message that hands the API's answer back, and what memory says to that."""
+        said = f"HTTP {response.status}" if response.body is None else canonical_json(response.body)
+        return f"{said}\n\n{reminder}" if reminder else said
 
     def schema(self, task: Task) -> str:
         """Return the request schema as the model receives it with its tool."""

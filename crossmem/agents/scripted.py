@@ -17,6 +17,7 @@ from crossmem.contract import Response
 from crossmem.domains.base import Body, Task, merged
 from crossmem.errors import InputError
 from crossmem.memory.entry import Entry
+from crossmem.memory.memory import Commission
 
 PROFILES: dict[str, frozenset[HintStyle]] = {
     "haiku": frozenset({"append", "amendment"}),
@@ -65,6 +66,9 @@ class ScriptedAgent:
         ]
         return ScriptedTurn(self.prompter, body, sum(map(estimate_tokens, prompt)))
 
+    def write(self, commission: Commission) -> None:
+        """Write nothing."""
+
 
 @dataclass
 class ScriptedTurn:
@@ -81,7 +85,7 @@ class ScriptedTurn:
         self.read += written
         return Proposal(self.body, usage)
 
-    def tell(self, response: Response) -> None:
-        """Merge what was suggested."""
+    def tell(self, response: Response, reminder: str = "") -> None:
+        """Merge what was suggested; a reminder is read, but what the API says now goes before it."""
         self.body = merged(self.body, response.suggestions)
-        self.read += estimate_tokens(self.prompter.refusal(response))
+        self.read += estimate_tokens(self.prompter.refusal(response, reminder))

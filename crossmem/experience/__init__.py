@@ -10,10 +10,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from crossmem.experience import findings as findings
     from crossmem.experience import hypotheses as hypotheses
     from crossmem.experience import measures as measures
     from crossmem.experience import pictures as pictures
+    from crossmem.experience import reading as reading
+    from crossmem.experience import restart as restart
+    from crossmem.experience import stores as stores
     from crossmem.results import Run
+
+
+_MODULES = {"findings", "hypotheses", "measures", "pictures", "reading", "restart", "stores"}
 
 
 def run(**given: Any) -> Run:
@@ -24,6 +31,6 @@ def run(**given: Any) -> Run:
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"hypotheses", "measures", "pictures"}:
+    if name in _MODULES:
         return importlib.import_module(f"crossmem.experience.{name}")
     raise AttributeError(f"module 'crossmem.experience' has no attribute {name!r}")

@@ -1,5 +1,6 @@
 """The experience arms: a row per component, variant and governance, in the shape of the core's table.
 
+The first three components are base processors; the fourth of them, `none`, is A0. An arm is called
 `<component>.<variant>` or `<component>.<variant>.<governance>`: `cards.faithful`, `rich.fixed.A2D`. The
 ledger of lessons behind every one of them admits everything and keeps all; the governance is its
 invalidation: none, A2's or A2D's.
@@ -19,14 +20,17 @@ from crossmem.memory.arms import ARMS, Arm, Told
 
 if TYPE_CHECKING:
     from crossmem.domains.base import Domain, Keying
+    from crossmem.experience.skills import Skill
     from crossmem.memory.memory import Remembers
 
-Component = Literal["simple", "cards", "rich", "skills"]
+Component = Literal["simple", "ancestral", "sibling", "cards", "rich", "skills"]
 Variant = Literal["faithful", "fixed"]
 Governed = Literal["none", "A2", "A2D"]
 
 COMPONENTS: dict[Component, str] = {
     "simple": "every accepted attempt",
+    "ancestral": "the line behind a parent",
+    "sibling": "what came of a parent",
     "cards": "targeted cards and board",
     "rich": "targeted cards with summaries",
     "skills": "guidance by key",
@@ -41,12 +45,21 @@ GOVERNED: dict[Governed, tuple[p.Invalidation, Told | None]] = {
 
 @dataclass(frozen=True)
 class ExperienceArm(Arm):
-    """A composition of stores. `tokens` bounds what is put before the agent, in the fixed variant."""
+    """A composition of stores. `tokens` bounds what is put before the agent, in the fixed variant.
+
+    `skills` are those that a run begins with.
+    """
 
     component: Component = "cards"
     variant: Variant = "faithful"
     governed: Governed = "none"
     tokens: int = TOKENS
+    skills: tuple[Skill, ...] = ()
+
+    @property
+    def draws(self) -> bool:
+        """Whether it draws a parent."""
+        return self.component not in {"simple", "skills"}
 
     @property
     def faithful(self) -> bool:
@@ -55,11 +68,13 @@ class ExperienceArm(Arm):
 
     def describe(self) -> dict[str, str | None]:
         """Return the composition by name; a budget of tokens only where it is in force."""
-        return {**super().describe(), "tokens": None if self.faithful else str(self.tokens)}
+        begins = ", ".join(f"{skill.key} ({skill.mark})" for skill in self.skills)
+        tokens = None if self.faithful else str(self.tokens)
+        return {**super().describe(), "tokens": tokens, "skills": begins or None}
 
-    def memory(self, domain: Domain, keying: Keying) -> Remembers:
-        """Return an empty memory of this arm."""
-        return ExperienceMemory(self, domain, keying)
+    def memory(self, domain: Domain, keying: Keying, chance: str = "") -> Remembers:
+        """Return a memory of this arm that holds no attempt yet."""
+        return ExperienceMemory(self, domain, keying, chance)
 
 
 def row(component: Component, variant: Variant, governed: Governed = "none") -> ExperienceArm:

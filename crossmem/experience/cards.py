@@ -1,11 +1,10 @@
-"""Cards: a small record per node, derived from it; and the board, the aggregate of all cards.
+"""Cards: a small record per node, derived from it.
 
 **Faithful**: rank and "current best" are written into a card when it is made and stay; each card embeds
 the record of every candidate; all cards and the board are rewritten at each step; the family is found
 by a search over the text of the request and the signature by the first pattern that fits its output.
 **Fixed**: rank and best are views, computed when read; a card holds the ids selected and one hash of
-the candidates; cards are appended; the board keeps counters, per world; family and signature come from
-the structured request and answer.
+the candidates; cards are appended; family and signature come from the structured request and answer.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ import hashlib
 import math
 import re
 from bisect import bisect_right, insort
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from crossmem.contract import Json
+from crossmem.experience.board import Board
 from crossmem.experience.nodes import Node, NodeJournal, checked_line
 from crossmem.memory.entry import canonical_json
 
@@ -90,66 +90,6 @@ def signature_of(node: Node, *, faithful: bool) -> str | None:
         text = f"{node.info.get('status', '')} {node.output}".lower()
         return next((label for label, pattern in _SIGNATURES if pattern.search(text)), None)
     return "+".join(node.errors) or None
-
-
-@dataclass
-class Board:
-    """Counters over all cards, kept up as they come. `worlds` counts per table version seen (fixed)."""
-
-    number: int = 0
-    valid: int = 0
-    families: Counter[str] = field(default_factory=Counter)
-    failed: Counter[str] = field(default_factory=Counter)
-    errors: Counter[str] = field(default_factory=Counter)
-    worlds: dict[str, Counter[str]] = field(default_factory=dict)
-    best: Card | None = None
-    deltas: deque[float] = field(default_factory=lambda: deque(maxlen=5))
-
-    def add(self, card: Card) -> None:
-        """Count a card in, in constant time."""
-        self.number += 1
-        self.families[card.family] += 1
-        good = card.metric == 1.0
-        self.valid += good
-        if not good:
-            self.failed[card.family] += 1
-        if card.signature and not good:
-            self.errors[card.signature] += 1
-        for table, version in card.world.items():
-            self.worlds.setdefault(f"{table} {version}", Counter())[card.family] += 1
-        if card.delta is not None:
-            self.deltas.append(card.delta)
-        if self.best is None or card.metric > self.best.metric:
-            self.best = card
-
-    @property
-    def trend(self) -> float | None:
-        """The mean of the last five gains over a parent."""
-        return sum(self.deltas) / len(self.deltas) if self.deltas else None
-
-    @property
-    def underexplored(self) -> list[str]:
-        """Families with at most two cards, not all of them failures."""
-        return sorted(
-            name
-            for name, number in self.families.items()
-            if number <= 2 and self.failed[name] < number and name != "unknown"
-        )
-
-    def lines(self, world: dict[str, str] | None = None) -> list[str]:
-        """Return what a prompt shows of the board; with `world` (fixed) only what that world counts."""
-        if not self.best:
-            return []
-        said = [f"Best so far: attempt {self.best.node} ({self.best.family}, {self.best.metric:.2f})"]
-        if self.errors:
-            often = ", ".join(f"{name} x{number}" for name, number in self.errors.most_common(3))
-            said.append(f"Refused before for: {often}")
-        if self.underexplored:
-            said.append(f"Rare: {', '.join(self.underexplored[:3])}")
-        for table, version in sorted((world or {}).items()):
-            counts = self.worlds.get(f"{table} {version}", Counter[str]())
-            said.append(f"Under {table} {version}: {sum(counts.values())} attempts")
-        return said
 
 
 @dataclass

@@ -177,7 +177,7 @@ class Forgiving(Memory):
 class ForgivingArm(Arm):
     """The row of an arm whose memory is `Forgiving`."""
 
-    def memory(self, domain: Domain, keying: Keying) -> Remembers:
+    def memory(self, domain: Domain, keying: Keying, chance: str = "") -> Remembers:  # noqa: ARG002
         """Return an empty memory."""
         return Forgiving(self, domain, keying)
 

@@ -2,8 +2,8 @@
 
 H1 to H5 are those of the specification that this family raises, stated before any result; H6 and H7 are
 this study's own and were written down after a first mock run had been seen. Each is answered supported,
-not supported, or not testable here, with the figures that say so. One run of one stream with a
-scripted agent: an answer holds for this stream and is no inference.
+not supported, or not testable here, with the figures that say so: means over the replicates of one
+stream. An answer holds for this stream and is no inference.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pandas as pd
 
 from crossmem import analysis
 from crossmem.experience import measures
+from crossmem.experience.restart import restarted
 from crossmem.prose import count
 
 if TYPE_CHECKING:
@@ -116,10 +117,24 @@ def _no_store(_: Run) -> tuple[Answer, str]:
     return "not testable here", "program databases with pruning are not among the arms"
 
 
-def _no_restart(_: Run) -> tuple[Answer, str]:
-    return "not testable here", "a run resumes by folding its journal; no arm restarts with loss"
+def _restart(run: Run) -> tuple[Answer, str]:
+    """Answer from prompts: a scripted agent's attempts hang on the entries served alone."""
+    table = restarted(run)
+    arms = [arm for arm in _RESTARTED if arm in table.index]
+    total = table.loc[[arm for arm in arms if ".faithful" in arm]].sum()
+    other = table.loc[[arm for arm in arms if ".fixed" in arm]].sum()
+    why = (
+        f"after a restart in the middle, faithful: entries differ in {total['entries differ']} of "
+        f"{total['prompts']} first prompts, reminders in {total['reminders differ']} of "
+        f"{total['retries']} retries; fixed: {other['entries differ']} of {other['prompts']} and "
+        f"{other['reminders differ']} of {other['retries']}"
+    )
+    if not run.scripted and total["reminders differ"]:
+        return "not testable here", f"{why}; what a model makes of it takes a run that restarts"
+    return _verdict(total["entries differ"] > 0), why
 
 
+_RESTARTED = ("cards.faithful", "cards.fixed", "rich.faithful", "rich.fixed")
 _BOTH = ("simple.faithful", "simple.faithful.A2", "cards.faithful", "cards.faithful.A2")
 HYPOTHESES = (
     Hypothesis(
@@ -143,7 +158,7 @@ HYPOTHESES = (
         ("rich.faithful.A2", "rich.fixed.A2", "cards.faithful.A2", "cards.fixed.A2"),
         _freshness,
     ),
-    Hypothesis("H4", "A lossy resume costs as much as one drift.", (), _no_restart),
+    Hypothesis("H4", "A lossy resume costs as much as one drift.", _RESTARTED, _restart),
     Hypothesis(
         "H5", "A frozen rank in the text alone lowers the accuracy of a small reader.", (), _no_reader
     ),

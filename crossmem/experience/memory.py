@@ -1,27 +1,23 @@
 """A memory made of experience: attempts, cards, summaries or skills behind the fold of any other arm.
 
-What is put before the agent are entries, never whole requests: the lessons of the nodes selected that
-match the task. Of several values for one key the best supported is listed last, which is the one that
-the scripted agent follows: support is the number of selected nodes that hold the value and were
-accepted (faithful), each halved every `HALF_LIFE` episodes of age (fixed); of equals, the one seen
-last.
+What it serves and in which words is `serving.py`'s; here events become nodes and the stores grow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crossmem.contract import Json
-from crossmem.experience.cards import Deck
-from crossmem.experience.nodes import Node, NodeJournal, Operator
-from crossmem.experience.rendering import Fitted, Item, Section, fit, unlimited
-from crossmem.experience.rich import SummaryCache, shown
-from crossmem.experience.selecting import HALF_LIFE, Context, Selector, place_of, simple
-from crossmem.experience.skills import Guidance, Skill
+from crossmem.experience.nodes import Node, Operator
+from crossmem.experience.rich import commission
+from crossmem.experience.selecting import Context, place_of
+from crossmem.experience.serving import Served, Serving
+from crossmem.experience.skills import Skill, key_of
+from crossmem.experience.stores import Stores
 from crossmem.memory.entry import Entry, Key, Rendered, canonical_json
-from crossmem.memory.memory import Event, Memory, Observation
+from crossmem.memory.memory import Commission, Event, Memory, Observation, Written
 from crossmem.memory.policies import Action
 
 if TYPE_CHECKING:
@@ -38,99 +34,68 @@ class Held:
     budget: int | None = None
 
 
-@dataclass
-class _Served:
-    """What one recall puts before the agent."""
-
-    context: Context
-    entries: list[Entry] = field(default_factory=list)
-    fitted: Fitted = field(default_factory=lambda: Fitted("", 0, (), ()))
-
-
 class ExperienceMemory:
-    """One experience arm's memory over one domain. The same events give the same state."""
+    """One experience arm's memory over one domain. The same events give the same state.
 
-    def __init__(self, arm: ExperienceArm, domain: Domain, keying: Keying) -> None:
+    `chance` names the run of chance that parents are drawn from.
+    """
+
+    def __init__(self, arm: ExperienceArm, domain: Domain, keying: Keying, chance: str = "") -> None:
         self.arm = arm
         self.domain = domain
         self.keying = keying
-        self.journal = NodeJournal()
-        self.deck = Deck(arm.faithful)
-        self.cache = SummaryCache(arm.faithful)
-        self.guidance = Guidance(arm.faithful)
-        self.world: dict[str, str] = {}
+        self.stores = Stores(arm.faithful)
         self._ledger = Memory(arm, domain, keying)
         """Every lesson that was ever suggested, governed by the same code as A2's and A2D's."""
-        self._skilled: dict[Key, Entry] = {}
+        self._skilled: dict[str, Entry] = {}
         self._uncacheable: set[tuple[Key, str]] = set()
         self._episode = -1
         self._task: str | None = None
+        """The task that is being worked on, None between two."""
         self._pending: tuple[Entry, ...] = ()
         self._context = Context("draft")
-        self._selector = Selector(self.journal, self.deck, arm.faithful, 0, self._served_still)
+        self._tokens = 0
+        """Put before the agent in this episode."""
+        self._counted = (0, 0, 0)
+        self._serving = Serving(arm, domain, self.stores, self._skilled, self._current, chance)
+        self._begin_with(arm.skills)
 
     @property
     def store(self) -> Held:
         """The sizes as they are now."""
-        size = self.journal.size + self.deck.bytes + self.cache.bytes
-        return Held(len(self.journal), size + len(self.guidance.prompt.encode()))
+        return Held(len(self.stores.journal), self.stores.bytes)
 
-    # -- recall ------------------------------------------------------------------------------------
+    # -- what is asked of it ---------------------------------------------------------------------
 
     def recall(self, task: Task) -> Rendered:
         """Return the lessons selected for `task`, and the text that a live agent reads."""
-        served = self._serve(task, self._episode + 1)
+        served = self._first(task, self._episode + 1)
         return Rendered(served.entries, served.fitted.text)
 
-    def _serve(self, task: Task, episode: int) -> _Served:
-        keys = self.domain.keys(task)
-        if self.arm.component == "skills":
-            return self._serve_skills(keys)
-        if self.arm.component == "simple":
-            context = Context("draft", (), tuple(simple(self.journal)))
-        else:
-            context = self._selector.context(keys, episode)
-            if context.operator == "draft" and self.arm.faithful:  # a draft has base memory alone
-                context = replace(context, nodes=tuple(simple(self.journal)))
-        taught = {node: self._taught(node, keys) for node in context.nodes}
-        weight = {node: self._weight(node, episode) for node in context.nodes}
-        board = [] if self.arm.component == "simple" else self._board()
-        useful = [node for node in context.nodes if taught[node] or self.arm.faithful]
-        order = useful if self.arm.faithful else sorted(useful, key=lambda node: -weight[node])
-        items = [Item(str(node), self._line(node)) for node in order]
-        sections = [Section("Attempts:", items, 500), Section("Overall:", board, 80)]
-        sections = [section for section in sections if section.items]
-        fitted = unlimited(sections) if self.arm.faithful else fit(sections, self.arm.tokens)
-        kept = {int(name) for name in fitted.kept if name.isdigit()}
-        listed = [(weight[node], node, lesson) for node in kept for lesson in taught[node]]
-        return _Served(context, _by_support(keys, listed), fitted)
+    def remind(self, task: Task) -> str:  # noqa: ARG002
+        """Return the text that goes with a refusal."""
+        return self._again().fitted.text
 
-    def _serve_skills(self, keys: Sequence[Key]) -> _Served:
-        held = [entry for key in keys if (entry := self._skilled.get(key))]
-        entries = [found for entry in held if (found := self._current(entry))]
-        items = [
-            Item(str(number), self.guidance.in_force[" ".join(each.key)].text)
-            for number, each in enumerate(entries)
-        ]
-        sections = [Section("Skills:", items)] if items else []
-        fitted = unlimited(sections) if self.arm.faithful else fit(sections, self.arm.tokens)
-        return _Served(Context("draft"), [entries[int(name)] for name in fitted.kept], fitted)
+    def commissions(self, task: Task) -> Sequence[Commission]:
+        """Return the summaries that the next prompt lacks."""
+        if self.arm.component != "rich":
+            return ()
+        new = self._task != task.id
+        served = self._first(task, self._episode + 1) if new else self._again()
+        nodes = [self.stores.journal.nodes[number] for number in served.context.nodes]
+        cache, now = self.stores.cache, self._episode
+        wanted = [node for node in nodes if cache.wants(self._cache_key(node), now)]
+        return [commission(node, self._serving.parent(node), self.stores.world) for node in wanted]
 
-    def _taught(self, number: int, keys: Sequence[Key]) -> list[Entry]:
-        """Return the lessons of an accepted node for `keys`, as far as they may still be served."""
-        node = self.journal.nodes[number]
-        if not node.accepted:
-            return []
-        lessons: Sequence[Entry] = self._lessons(node)
-        if self.arm.component == "rich":
-            lessons = self.cache.read(node, self._parent(node), lessons, self.world).lessons
-        return [lesson for lesson in lessons if lesson.key in keys]
+    def _first(self, task: Task, episode: int) -> Served:
+        return self._serving.first(self.domain.keys(task), episode)
 
-    def _lessons(self, node: Node) -> list[Entry]:
-        return [found for lesson in node.lessons if (found := self._current(lesson))]
+    def _again(self) -> Served:
+        return self._serving.again(len(self.stores.journal) - 1, self.arm.tokens - self._tokens)
 
-    def _served_still(self, lesson: Entry) -> bool:
-        return self._current(lesson) is not None
+    def _cache_key(self, node: Node) -> str:
+        serving, stores = self._serving, self.stores
+        return stores.cache.key(node, serving.parent(node), serving.lessons(node), stores.world)
 
     def _current(self, lesson: Entry) -> Entry | None:
         """Return a lesson under the version it is now known to hold in; None where it must not be
@@ -146,84 +111,69 @@ class ExperienceMemory:
         held = self._ledger.store.find(lesson.key, lesson.value)
         return replace(lesson, version=self._ledger.store.version(held)) if held else None
 
-    def _parent(self, node: Node) -> Node | None:
-        return self.journal.nodes[node.parents[0]] if node.parents else None
-
-    def _weight(self, node: int, episode: int) -> float:
-        age = episode - self.journal.nodes[node].episode
-        return 1.0 if self.arm.faithful else float(0.5 ** (age / HALF_LIFE))
-
-    # -- words -------------------------------------------------------------------------------------
-
-    def _line(self, number: int) -> str:
-        """Return what a prompt shows of a node."""
-        node, card = self.journal.nodes[number], self.deck.cards[number]
-        if self.arm.component == "simple":
-            return f"- attempt {number}, {node.metric:.2f}: {node.plan} {node.output}"
-        lessons = self._lessons(node)
-        values = [f"{self.domain.describe(e.key)}: {canonical_json(e.value)}" for e in lessons]
-        summary = None
-        if self.arm.component == "rich":
-            summary = self.cache.read(node, self._parent(node), lessons, self.world)
-        best = "the best" if self.deck.is_best(card) else "not the best"
-        text = shown(summary, "; ".join(values) or node.plan)
-        rank = f"rank {self.deck.rank(card)} ({best})"
-        fresh = "" if self.arm.faithful else f", sent under {canonical_json(node.world)}"
-        return f"- attempt {number}, {card.family}, {node.metric:.2f}, {rank}{fresh}: {text}"
-
-    def _board(self) -> list[Item]:
-        world = None if self.arm.faithful else self.world
-        lines = enumerate(self.deck.board.lines(world))
-        return [Item(f"board {number}", f"- {line}") for number, line in lines]
-
     # -- fold --------------------------------------------------------------------------------------
 
     def fold(self, event: Event) -> list[Action]:
         """Take in one event and return what was done about it."""
-        if not isinstance(event, Observation):
-            return self._ledger.fold(event)
-        actions: list[Action] = []
-        before = self.deck.written + self.guidance.written
-        first = self._task != event.task.id
-        kept = 0
+        match event:
+            case Written():
+                return [self._take(event)]
+            case Observation():
+                return self._observe(event)
+            case _:
+                return self._ledger.fold(event)
+
+    def _take(self, written: Written) -> Action:
+        """Keep a summary, or that there is none."""
+        node = self.stores.journal.nodes[int(written.about)]
+        lessons, key = self._serving.lessons(node), self._cache_key(node)
+        size = self.stores.cache.take(key, written.fields, lessons, self._episode)
+        why = written.problem or ("a summary was written" if size else "a field is missing or empty")
+        return Action("write", f"attempt {node.id}: {why}", None, value=size)
+
+    def _observe(self, seen: Observation) -> list[Action]:
+        first = self._task != seen.task.id
+        before = self.stores.written
         if first:
             self._episode += 1
-            self._pending = ()
-            served = self._serve(event.task, self._episode)
-            self._context = served.context
-            kept, used = self._summaries()
-            actions.append(_served_action(served, used))
-        actions += self._ledger.fold(event)
-        self.world.update(event.response.stamps)
-        node = self._node(event, first=first)
-        line = len(self.journal.append(node))
-        written = self.journal.size if self.arm.faithful else line
-        self.deck.add(self.journal, node, self._context.nodes if first else ())
-        self._learn(event, node)
-        self._task = None if event.response.final else event.task.id
-        written += kept + self.deck.written + self.guidance.written - before
-        actions.append(Action("write", "bytes written for this attempt", None, value=written))
-        return actions
+            self._pending, self._tokens = (), 0
+            served = self._first(seen.task, self._episode)
+        else:
+            served = self._again()
+        self._context = served.context
+        self._tokens += served.fitted.tokens
+        kept, used = self._summaries()
+        actions = [_served_action(served, used)] if first or served.fitted.text else []
+        actions += self._ledger.fold(seen)
+        self.stores.world.update(seen.response.stamps)
+        node = self._node(seen, first=first)
+        line = len(self.stores.journal.append(node))
+        kept += self.stores.journal.size if self.arm.faithful else line
+        self.stores.deck.add(self.stores.journal, node, self._context.nodes)
+        self._learn(seen, node)
+        self._task = None if seen.response.final else seen.task.id
+        kept += self.stores.written - before
+        return [*actions, Action("write", "bytes written for this attempt", None, value=kept)]
 
     def _summaries(self) -> tuple[int, dict[str, int]]:
         """Make the summaries that this context lacks; return the bytes written and what was used."""
         if self.arm.component != "rich":
             return 0, {}
-        cache, written = self.cache, 0
-        before = cache.calls, cache.hits, cache.stale
+        cache, serving, written = self.stores.cache, self._serving, 0
         for number in self._context.nodes:
-            node = self.journal.nodes[number]
-            parent, lessons = self._parent(node), self._lessons(node)
-            written += cache.ensure(node, parent, lessons, self.world)[1]
-        after = cache.calls, cache.hits, cache.stale
-        used = [now - then for now, then in zip(after, before, strict=True)]
+            node = self.stores.journal.nodes[number]
+            lessons = serving.lessons(node)
+            written += cache.ensure(node, serving.parent(node), lessons, self.stores.world)[1]
+        now = cache.calls, cache.hits, cache.stale
+        used = [after - before for after, before in zip(now, self._counted, strict=True)]
+        self._counted = now
         return written, dict(zip(("calls", "hits", "stale_hits"), used, strict=True))
 
     def _node(self, seen: Observation, *, first: bool) -> Node:
         """Return the attempt as a node."""
-        number = len(self.journal)
+        number = len(self.stores.journal)
         operator: Operator = self._context.operator if first else "debug"
-        parents = self._context.nodes if first else (number - 1,)
+        shown = dict.fromkeys((*self._context.primaries, *self._context.nodes))
         fixes = [self._stamped(seen, each) for each in self._suggested(seen)]
         violated = sorted({each.key[0] for each in fixes})
         share = len(violated) / len(self.domain.families) if violated else 1.0
@@ -239,7 +189,7 @@ class ExperienceMemory:
             id=number,
             episode=self._episode,
             operator=operator,
-            parents=parents,
+            parents=tuple(shown) if first else (number - 1,),
             keys=tuple(self.domain.keys(seen.task)),
             request=seen.request,
             plan=plan,
@@ -265,29 +215,30 @@ class ExperienceMemory:
         stamp = seen.response.stamps.get(entry.table or "")
         return replace(entry, version=stamp) if stamp else entry
 
+    # -- skills ------------------------------------------------------------------------------------
+
+    def _begin_with(self, skills: Sequence[Skill]) -> None:
+        """Take skills that were written before the run; they are governed as what is learned."""
+        for skill in skills:
+            self.stores.guidance.learn(skill)
+            if skill.lesson:
+                self._skilled[skill.key] = skill.lesson
+                self._ledger.store.put(skill.lesson)
+
     def _learn(self, seen: Observation, node: Node) -> None:
         for fix in self._suggested(seen):
             if not fix.cacheable:
                 self._uncacheable.add(place_of(fix))
         if self.arm.component != "skills" or not node.accepted:
             return
-        for lesson in self._lessons(node):
+        for lesson in self._serving.lessons(node):
             text = f"- {self.domain.describe(lesson.key)}: {canonical_json(lesson.value)}"
-            if self.guidance.learn(Skill(" ".join(lesson.key), text, lesson.version or "")):
-                self._skilled[lesson.key] = lesson
+            skill = Skill(key_of(lesson.key), text, lesson.version or "", lesson)
+            if self.stores.guidance.learn(skill):
+                self._skilled[skill.key] = lesson
 
 
-def _by_support(keys: Sequence[Key], listed: Sequence[tuple[float, int, Entry]]) -> list[Entry]:
-    """Return each value once, key by key, the best supported of a key last."""
-    support: dict[tuple[Key, str], tuple[float, int, Entry]] = {}
-    for weight, node, lesson in sorted(listed, key=lambda each: each[1]):
-        at = place_of(lesson)
-        support[at] = (support[at][0] + weight if at in support else weight, node, lesson)
-    ranked = sorted(support.values(), key=lambda each: (each[0], each[1]))
-    return [lesson for key in keys for _, _, lesson in ranked if lesson.key == key]
-
-
-def _served_action(served: _Served, summaries: dict[str, int]) -> Action:
+def _served_action(served: Served, summaries: dict[str, int]) -> Action:
     value: dict[str, Json] = {
         "operator": served.context.operator,
         "primaries": list(served.context.primaries),

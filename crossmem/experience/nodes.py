@@ -118,6 +118,12 @@ class NodeJournal:
         self.size += len(line)
         return line
 
+    def reload(self, nodes: Iterable[Node]) -> None:
+        """Hold `nodes` in place of what is held."""
+        vars(self).update(vars(NodeJournal()))
+        for node in nodes:
+            self.append(node)
+
     def accepted_with(self, key: Key, newest: int) -> list[int]:
         """Return the `newest` accepted nodes that hold a lesson of `key`, oldest first."""
         return self._accepted.get(key, [])[-newest:]
@@ -237,25 +243,28 @@ class FaithfulFile:
 
     def save(self, nodes: Sequence[Node]) -> int:
         """Write all nodes over what was there; return the bytes written."""
-        lines = [
-            {"id": each.id, "parents": each.parents, "metric": each.metric, "metric_info": each.info}
-            for each in nodes
-        ]
+        lines = [{**each.dumped(), "info": {}, "metric_info": each.info} for each in nodes]
         text = "".join(json.dumps(line) + "\n" for line in lines)
         return self.path.write_text(text, encoding="utf-8")
 
     def load(self) -> list[Shadow]:
         """Return the nodes. Raises JSONDecodeError where any line is torn."""
-        first: dict[int, Shadow] = {}
-        links: dict[int, list[int]] = {}
+        nodes = self.restored()
+        first = {node.id: Shadow(node.id, node.metric, node.info) for node in nodes}
+        for node in nodes:
+            first[node.id].parents = [first[each] for each in node.parents]
+        return list(_copies(first.values()))
+
+    def restored(self) -> list[Node]:
+        """Return what a resume goes on with: every node without its evaluator's facts."""
+        found = []
         for line in self.path.read_text(encoding="utf-8").splitlines():
             content = json.loads(line)
-            flat = {name.partition("/")[2]: value for name, value in content.items() if "/" in name}
-            first[content["id"]] = Shadow(content["id"], content["metric"], flat)
-            links[content["id"]] = content["parents"]
-        for node, parents in links.items():
-            first[node].parents = [first[each] for each in parents]
-        return list(_copies(first.values()))
+            del content[
+                "metric_info"
+            ]  # read as metric_info/status and so on, under which nothing stands
+            found.append(loaded(content))
+        return found
 
 
 def _copies(nodes: Iterable[Shadow]) -> Iterator[Shadow]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import warnings
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import ClassVar, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
-from crossmem.errors import unknown
-from crossmem.experience.arms import COMPONENTS, GOVERNED, TABLE, VARIANTS
+from crossmem import paths, streams
+from crossmem.domains import domain
+from crossmem.errors import InputError, unknown
+from crossmem.experience.arms import COMPONENTS, GOVERNED, TABLE, VARIANTS, ExperienceArm
+from crossmem.experience.rendering import TOKENS
+from crossmem.experience.skills import Skill, key_of, read_skills
 from crossmem.memory.arms import Arm, arms
 from crossmem.parameters import Parameters
 
@@ -16,17 +22,22 @@ from crossmem.parameters import Parameters
 class Experience(Parameters):
     """Experience memories beside the core's arms, on one stream.
 
-    `arms` names arms of the table, or components (`simple`, `cards`, `rich`, `skills`): each of these
-    stands for its arms in the chosen `variant` and `governed`, comma-separated lists of their own.
+    `arms` names arms of the table, or components (`simple`, `cards`, `rich`, `skills` and so on): each
+    of these stands for its arms in the chosen `variant` and `governed`, comma-separated lists of their
+    own.
+    `context_tokens` bounds what the fixed variants put before the agent in an episode. `skills` is a
+    folder of skill files that the arms of that component begin with.
     """
 
     phase: ClassVar[str] = "experience"
     with_oracle: ClassVar[bool] = True
 
     stream: Literal["experience_m1", "phase3_m1", "phase2_v4", "rollback", "acme_m1"] = "experience_m1"
-    arms: str = "A0,A1,A2,A2D,A3,A3C,LWG,simple,cards,rich,skills"
+    arms: str = "A0,A1,A2,A2D,A3,A3C,LWG,simple,ancestral,sibling,cards,rich,skills"
     variant: str = "faithful,fixed"
     governed: str = "none,A2,A2D"
+    context_tokens: int = Field(TOKENS, ge=0)
+    skills: str = ""
     keying: Literal["task"] = "task"
 
     @field_validator("arms")
@@ -46,7 +57,14 @@ class Experience(Parameters):
 
     def chosen(self) -> list[Arm]:
         """Return the arms to replay, components expanded. Raises InputError where one comes twice."""
-        return arms([name for each in _names(self.arms) for name in self._expanded(each)], TABLE)
+        names = [name for each in _names(self.arms) for name in self._expanded(each)]
+        skills = tuple(read_skills(paths.given(self.skills)).values()) if self.skills else ()
+        return [self._set_up(arm, skills) for arm in arms(names, TABLE)]
+
+    def _set_up(self, arm: Arm, skills: tuple[Skill, ...]) -> Arm:
+        if not isinstance(arm, ExperienceArm):
+            return arm
+        return replace(arm, tokens=self.context_tokens, skills=skills if _of_skills(arm) else ())
 
     def _expanded(self, name: str) -> list[str]:
         if name not in COMPONENTS:
@@ -60,9 +78,31 @@ class Experience(Parameters):
         return self.stream
 
     def check(self) -> None:
-        """Raise InputError where arms repeat, besides what holds everywhere."""
-        self.chosen()
+        """Raise InputError where arms repeat or skills serve nothing, besides what holds everywhere."""
+        chosen = self.chosen()
         super().check()
+        if self.skills and not self.results:
+            self._check_skills(chosen)
+
+    def _check_skills(self, chosen: Sequence[Arm]) -> None:
+        """Raise InputError where no skill will ever be read; warn of those whose key no task has."""
+        if not any(map(_of_skills, chosen)):
+            raise InputError(f"skills {self.skills!r}: none of the arms is of the component skills")
+        stream = streams.load(self.stream_name)
+        what = domain(stream.domain)
+        met = {key_of(key) for episode in stream.episodes for key in what.keys(episode.task)}
+        given = read_skills(paths.given(self.skills))
+        missed = [key for key in given if key not in met]
+        if len(missed) == len(given):
+            near = unknown("key", missed[0], sorted(met))
+            raise InputError(f"skills {self.skills!r}: no task of {stream.name} has their keys; {near}")
+        if missed:
+            text = f"skills {self.skills!r}: no task of {stream.name} has the key {', '.join(missed)}"
+            warnings.warn(text, stacklevel=2)
+
+
+def _of_skills(arm: Arm) -> bool:
+    return isinstance(arm, ExperienceArm) and arm.component == "skills"
 
 
 def _names(value: str) -> list[str]:

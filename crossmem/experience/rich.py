@@ -1,26 +1,42 @@
 """Rich summaries: what a node does and what it changed against its parent, made once and kept.
 
+A live run's model writes them, as a commission of the memory; a mock run has a template.
+
 **Faithful**: the cache is keyed by the node's id alone, so that a node whose request, parent or world
-has changed is served what was said of the old one; 420 characters of each field reach the prompt.
-**Fixed**: the key is a hash over all that the summary was made from, its author and the world it is
-read in; the conclusion stands first, so that a cut loses the rest.
+has changed is served what was said of the old one; 420 characters of each field reach the prompt; what
+could not be written is asked for again at every use.
+**Fixed**: the key is a hash over all that the summary was made from, the instruction and the present
+versions of the tables that the attempt met; the conclusion stands first, so that a cut loses the rest;
+what could not be written is asked for again after `RETRY_AFTER` episodes.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from crossmem.contract import Json
 from crossmem.experience.nodes import Damage, Node, checked_line, read_lines
 from crossmem.memory.entry import Entry, canonical_json
+from crossmem.memory.memory import Commission
 
 RICH_CUT = 420
 """Characters of each field of a summary that reach a prompt."""
 PLAIN_CUT = 360
 """Characters of a card's own text that reach it where there is no summary."""
+RETRY_AFTER = 10
+"""Fixed: episodes until a summary that could not be written is asked for again."""
+OUTPUT = 2_500
+"""Characters that are kept of either end of an answer longer than twice that and 100 more."""
+FIELDS = ("method_overview", "parent_comparison_experience")
+INSTRUCTION = (
+    "You keep notes on attempts at an API, for whoever meets a similar task next. Fill two fields with "
+    "2 to 5 sentences each, the conclusion first. `method_overview`: what this attempt sent and what "
+    "came of it, with the literal values that mattered. `parent_comparison_experience`: what it "
+    "changed against its parent and what that taught; say so if it has none."
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +48,43 @@ class Summary:
     lessons: tuple[Entry, ...]
 
 
-Author = Callable[[Node, Node | None, Sequence[Entry]], Summary]
+def commission(node: Node, parent: Node | None, world: Mapping[str, str]) -> Commission:
+    """Return what a model is asked to write of a node and its first parent."""
+    met, now = canonical_json(node.world), canonical_json(_now(node, world))
+    material = f"Versions of the tables it met: {met}; now: {now}\n\n"
+    material += _told("The attempt", node)
+    material += _told("Its parent", parent) if parent else "It has no parent.\n"
+    schema: dict[str, Json] = {
+        "type": "object",
+        "properties": {name: {"type": "string", "minLength": 1} for name in FIELDS},
+        "required": list(FIELDS),
+        "additionalProperties": False,
+    }
+    return Commission(str(node.id), INSTRUCTION, material, schema)
+
+
+def _now(node: Node, world: Mapping[str, str]) -> dict[str, Json]:
+    """Return the present versions of the tables that a node met."""
+    return {table: world.get(table) for table in node.world}
+
+
+def _told(title: str, node: Node) -> str:
+    outcome = (
+        "accepted" if node.accepted else f"refused for {', '.join(node.errors) or 'no rule known'}"
+    )
+    return (
+        f"{title} ({node.id}, {node.operator}, {outcome}, metric {node.metric:.2f})\n"
+        f"Merged in: {node.plan or 'nothing'}\n"
+        f"Request: {canonical_json(node.request)}\n"
+        f"Answer: {trimmed(node.output)}\n\n"
+    )
+
+
+def trimmed(output: str) -> str:
+    """Return a long output as its two ends and the count of what is left out between them."""
+    if len(output) <= 2 * OUTPUT + 100:
+        return output
+    return f"{output[:OUTPUT]} ... {len(output) - 2 * OUTPUT} characters ... {output[-OUTPUT:]}"
 
 
 def template(node: Node, parent: Node | None, lessons: Sequence[Entry]) -> Summary:
@@ -50,23 +102,25 @@ def template(node: Node, parent: Node | None, lessons: Sequence[Entry]) -> Summa
 
 @dataclass
 class SummaryCache:
-    """Summaries by key. `calls` counts summaries made, `hits` those served from the cache, `stale` the
-    hits whose lessons are no longer the ones that would be written now.
+    """Summaries by key. `calls` counts summaries asked for, `hits` those served from the cache, `stale`
+    the hits whose lessons are no longer the ones that would be written now. `failed` holds the episode
+    in which a summary was last asked for in vain.
     """
 
     faithful: bool
-    author: Author = template
-    author_name: str = "template 1"
     kept: dict[str, Summary] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
     calls: int = 0
     hits: int = 0
     stale: int = 0
     bytes: int = 0
+    _new: set[str] = field(default_factory=set)
+    """Written for the prompt that is being made: no hits there."""
 
     def key(
         self, node: Node, parent: Node | None, lessons: Sequence[Entry], world: Mapping[str, str]
     ) -> str:
-        """Return the id (faithful) or the hash of content, lessons, author and world (fixed)."""
+        """Return the id (faithful) or the hash of content, lessons, instruction and world (fixed)."""
         if self.faithful:
             return str(node.id)
         of = {
@@ -75,32 +129,72 @@ class SummaryCache:
             "metric": node.metric,
             "parent": parent.request if parent else None,
             "lessons": [each.canonical for each in lessons],
-            "world": dict(world),
-            "author": self.author_name,
+            "world": _now(node, world),
+            "instruction": INSTRUCTION,
         }
         return hashlib.sha256(canonical_json(of).encode()).hexdigest()[:24]
 
     def read(
         self, node: Node, parent: Node | None, lessons: Sequence[Entry], world: Mapping[str, str]
-    ) -> Summary:
-        """Return the summary of a node, made on the fly if none is kept; changes nothing."""
-        known = self.kept.get(self.key(node, parent, lessons, world))
-        return known or self.author(node, parent, lessons)
+    ) -> Summary | None:
+        """Return the summary of a node, or what the template makes of it; changes nothing.
+
+        None where a model was asked for one in vain: then the node's card has to do.
+        """
+        key = self.key(node, parent, lessons, world)
+        if key in self.kept:
+            return self.kept[key]
+        return None if key in self.failed else template(node, parent, lessons)
+
+    def wants(self, key: str, episode: int) -> bool:
+        """Tell whether a model should be asked for the summary of this key."""
+        if key in self.kept:
+            return False
+        tried = self.failed.get(key)
+        return self.faithful or tried is None or episode - tried >= RETRY_AFTER
+
+    def take(
+        self, key: str, fields: Mapping[str, Json] | None, lessons: Sequence[Entry], episode: int
+    ) -> int:
+        """Keep what a model wrote of a node with these lessons; return the bytes written.
+
+        None, or fields that are not both there, count as written in vain.
+        """
+        self.calls += 1
+        made = parsed(fields, lessons)
+        if made is None:
+            self.failed[key] = episode
+            return 0
+        self.failed.pop(key, None)
+        self._new.add(key)
+        return self._keep(key, made)
 
     def ensure(
         self, node: Node, parent: Node | None, lessons: Sequence[Entry], world: Mapping[str, str]
-    ) -> tuple[Summary, int]:
-        """Return the summary of a node, and the bytes written for it: 0 where it was kept already."""
+    ) -> tuple[Summary | None, int]:
+        """Return the summary of a node, and the bytes written for it: 0 where it was kept already.
+
+        To be called once for each node of a prompt: this counts hits.
+        """
         key = self.key(node, parent, lessons, world)
         if known := self.kept.get(key):
+            if key in self._new:
+                self._new.discard(key)
+                return known, 0
             self.hits += 1
             self.stale += _values(known.lessons) != _values(lessons)
             return known, 0
+        if key in self.failed:
+            return None, 0
         self.calls += 1
-        made = self.kept[key] = self.author(node, parent, lessons)
+        made = template(node, parent, lessons)
+        return made, self._keep(key, made)
+
+    def _keep(self, key: str, made: Summary) -> int:
+        self.kept[key] = made
         size = len(checked_line({"key": key, **asdict(made)}))
         self.bytes += size
-        return made, size
+        return size
 
     def save(self, path: Path) -> None:
         """Write all summaries."""
@@ -129,18 +223,12 @@ def cut(text: str, length: int) -> str:
     return flat if len(flat) <= length else f"{flat[: length - 3]}..."
 
 
-def parsed(text: str) -> Summary | None:
-    """Read a summary that a model wrote as JSON; None unless both fields are non-empty strings."""
-    try:
-        found = json.loads(text)
-    except ValueError:
+def parsed(fields: Mapping[str, Json] | None, lessons: Sequence[Entry]) -> Summary | None:
+    """Read a summary that a model wrote; None unless both fields are strings that say something."""
+    overview, comparison = ((fields or {}).get(name) for name in FIELDS)
+    if not all(isinstance(each, str) and each.strip() for each in (overview, comparison)):
         return None
-    if not isinstance(found, dict):
-        return None
-    fields = [found.get("method_overview"), found.get("parent_comparison_experience")]
-    if not all(isinstance(each, str) and each.strip() for each in fields):
-        return None
-    return Summary(str(fields[0]), str(fields[1]), ())
+    return Summary(str(overview), str(comparison), tuple(lessons))
 
 
 def _values(lessons: Sequence[Entry]) -> set[tuple[tuple[str, ...], str]]:

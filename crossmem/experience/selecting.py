@@ -1,4 +1,4 @@
-"""Which nodes' experience stands before an agent: operators, contexts, utility, base processors.
+"""Which nodes' experience stands before an agent: operators, contexts, utility.
 
 **Faithful**: softmax over the utility at temperature 1, nearly uniform; the artificial difference
 between operators as specified: 3 ancestors and 3 siblings (improve), 2 and 2 for each of two parents
@@ -111,13 +111,13 @@ def _softmax(utility: Array, temperature: float) -> Array:
 class Selector:
     """Chooses from a journal and its cards.
 
-    `usable` tells whether a lesson may still be served.
+    `usable` tells whether a lesson may still be served; `chance` names the run of chance drawn from.
     """
 
     journal: NodeJournal
     deck: Deck
     faithful: bool
-    seed: int
+    chance: str
     usable: Callable[[Entry], bool]
 
     def context(self, keys: Sequence[Key], episode: int) -> Context:
@@ -140,11 +140,14 @@ class Selector:
 
         The same signature first; faithful: then whatever came last, successes too, up to 8.
         """
+        most = COUNTS["debug"][2]
         nodes = self.journal.nodes
-        same = [each for each in self.journal.failed_like(nodes[node].errors, 9) if each != node][:8]
+        alike = self.journal.failed_like(nodes[node].errors, most + 1)
+        same = [each for each in alike if each != node][:most]
         if self.faithful:
-            recent = (each.id for each in reversed(nodes[-17:]) if each.id not in {node, *same})
-            same = [*same, *recent][:8]
+            lately = nodes[-(2 * most + 1) :]
+            recent = (each.id for each in reversed(lately) if each.id not in {node, *same})
+            same = [*same, *recent][:most]
         return Context("debug", (node,), (node, *same))
 
     def _candidates(self, key: Key) -> list[int]:
@@ -161,10 +164,10 @@ class Selector:
         return found
 
     def _draw(self, pool: Sequence[int], episode: int, number: int) -> int:
-        """Draw a parent by utility, the same for the same seed, episode and number of the draw."""
+        """Draw a parent by utility, the same for the same chance, episode and number of the draw."""
         utility = utilities(self.deck, pool, episode, faithful=self.faithful)
         temperature = 1.0 if self.faithful else calibrated(utility)
-        chooser = random.Random(f"{self.seed}/{episode}/{number}")  # noqa: S311
+        chooser = random.Random(f"{self.chance}/{episode}/{number}")  # noqa: S311
         return chooser.choices(pool, probabilities(utility, temperature))[0]
 
     def _around(self, operator: Operator, primaries: Sequence[int], episode: int) -> Context:
@@ -191,36 +194,3 @@ def place_of(lesson: Entry) -> tuple[Key, str]:
     """Return what tells a lesson from others: its key, and its value as text."""
     value = lesson.value
     return lesson.key, f'"{value}' if isinstance(value, str) else canonical_json(value)
-
-
-# -- base processors ---------------------------------------------------------------------------------
-
-
-def simple(journal: NodeJournal) -> list[int]:
-    """Return every accepted node in journal order."""
-    return [node.id for node in journal.nodes if node.accepted]
-
-
-def ancestral(journal: NodeJournal, node: int) -> list[int]:
-    """Return `node` and its first parents up to the first accepted one, which is left out;
-
-    Oldest first.
-    """
-    line: list[int] = []
-    at: int | None = node
-    while at is not None and not journal.nodes[at].accepted:
-        line.append(at)
-        at = next(iter(journal.nodes[at].parents), None)
-    return line[::-1]
-
-
-def sibling(journal: NodeJournal, node: int) -> list[int]:
-    """Return the children of `node`, as the processor of that name does; oldest first."""
-    return journal.children(node)
-
-
-def suffix(text: str, length: int | None) -> str:
-    """Keep the last `length` characters, possibly from the middle of an item; None keeps all."""
-    if length is None or len(text) <= length:
-        return text
-    return f"...(cut) {text[-length:]}"

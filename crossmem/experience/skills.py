@@ -9,28 +9,36 @@ what is missing is named.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from crossmem.errors import InputError
+from crossmem import paths
+from crossmem.errors import InputError, unknown
+from crossmem.memory.entry import Entry, Key, canonical_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-_FRONT = re.compile(
-    r"\A---\nkey: *(?P<key>\S.*?) *\n(?:version: *(?P<version>\S+) *\n)?---\n", re.DOTALL
-)
+_FRONT = re.compile(r"\A---\n(?P<lines>.*?)^---\n", re.DOTALL | re.MULTILINE)
+_NAMES = ("key", "version", "table", "row", "value")
+_BETWEEN = " / "
+"""Between the parts of an entry's key where it names a skill."""
 
 
 @dataclass(frozen=True)
 class Skill:
-    """Guidance for the tasks that have `key`; `version` is the world it was written in."""
+    """Guidance for the tasks that have `key`; `version` is the world it was written in.
+
+    `lesson` is what the text says as an entry, where it is known: an agent without a model follows it.
+    """
 
     key: str
     text: str
     version: str = ""
+    lesson: Entry | None = None
 
     @property
     def heading(self) -> str:
@@ -54,25 +62,79 @@ class Injected:
     missing: tuple[str, ...] = ()
 
 
-def read_skill(path: Path) -> Skill:
-    """Read a Markdown file that opens with `---`, `key: ...`, optionally `version: ...`, `---`.
+def key_of(key: Key) -> str:
+    """Return an entry's key as the key of a skill.
 
-    Raises InputError for a file without its key or without text.
+    >>> key_of(("brand", "rice flour"))
+    'brand / rice flour'
     """
-    text = path.read_text(encoding="utf-8")
+    return _BETWEEN.join(key)
+
+
+def read_skill(path: Path) -> Skill:
+    """Read a Markdown file whose text comes after `---`, `key: ...`, `---`.
+
+    Between the marks there may also stand, a line each, the `version` it was written under, and what it
+    says as a lesson: `value` (JSON), `table` and `row`. Raises InputError for a file without its key or
+    without text, and for a line there that is none of these.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"skill {path}: cannot be read: {error}") from None
     front = _FRONT.match(text)
-    if front is None:
+    said = _front(path, front["lines"] if front else "")
+    if front is None or not said.get("key"):
         raise InputError(f"skill {path}: no key; the file begins with ---, key: <the key>, ---")
     body = text[front.end() :].strip()
     if not body:
-        raise InputError(f"skill {path}: nothing but its key {front['key']!r}")
-    return Skill(front["key"], body, front["version"] or "")
+        raise InputError(f"skill {path}: nothing but its key {said['key']!r}")
+    return Skill(said["key"], body, said.get("version", ""), _lesson(path, said))
+
+
+def _front(path: Path, lines: str) -> dict[str, str]:
+    said = {}
+    for line in filter(None, map(str.strip, lines.splitlines())):
+        name, _, value = line.partition(":")
+        if name not in _NAMES:
+            raise InputError(f"skill {path}: {unknown('line', name, _NAMES)}")
+        said[name] = value.strip()
+    return said
+
+
+def _lesson(path: Path, said: Mapping[str, str]) -> Entry | None:
+    if "value" not in said:
+        return None
+    try:
+        value = json.loads(said["value"])
+    except ValueError:
+        raise InputError(f"skill {path}: value {said['value']!r} is no JSON") from None
+    key = tuple(said["key"].split(_BETWEEN))
+    version = said.get("version") or None
+    return Entry(key, said.get("table"), said.get("row"), value, version, cacheable=True)
+
+
+def write_skills(skills: Iterable[Skill], folder: Path) -> list[Path]:
+    """Write skills as files that `read_skills` reads; return their paths."""
+    written = []
+    for skill in skills:
+        front = {"key": skill.key, "version": skill.version}
+        if skill.lesson:
+            front |= {"table": skill.lesson.table or "", "row": skill.lesson.row or ""}
+            front["value"] = canonical_json(skill.lesson.value)
+        lines = [f"{name}: {value}" for name, value in front.items() if value]
+        name = re.sub(r"\W+", "_", skill.key)
+        path = folder / f"{name}-{hashlib.sha256(skill.key.encode()).hexdigest()[:6]}.md"
+        with paths.whole(path) as draft:
+            draft.write_text("\n".join(["---", *lines, "---", skill.text, ""]), encoding="utf-8")
+        written.append(path)
+    return written
 
 
 def read_skills(folder: Path) -> dict[str, Skill]:
     """Read every skill of a folder, by key.
 
-    Raises InputError as `read_skill`, and for a key held twice.
+    Raises InputError as `read_skill`, for a key held twice, and for a folder without any skill.
     """
     found: dict[str, Skill] = {}
     for path in sorted(folder.glob("**/*.md")):
@@ -80,6 +142,8 @@ def read_skills(folder: Path) -> dict[str, Skill]:
         if skill.key in found:
             raise InputError(f"skill {path}: the key {skill.key!r} is held by another file")
         found[skill.key] = skill
+    if not found:
+        raise InputError(f"skills {folder}: no skill there; a skill is a Markdown file with its key")
     return found
 
 

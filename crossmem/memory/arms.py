@@ -35,12 +35,20 @@ class Arm:
     told: Told | None = None
 
     @property
+    def draws(self) -> bool:
+        """Whether chance has a part in what its memory recalls."""
+        return False
+
+    @property
     def has_budget(self) -> bool:
         """Whether the stream's byte budget is in force for it."""
         return self.told == "budget"
 
-    def memory(self, domain: Domain, keying: Keying) -> Remembers:
-        """Return an empty memory of this arm; a room with memories of another kind overrides it."""
+    def memory(self, domain: Domain, keying: Keying, chance: str = "") -> Remembers:  # noqa: ARG002
+        """Return an empty memory of this arm; a room with memories of another kind overrides it.
+
+        `chance` names the run of chance that a memory with any draws from; these have none.
+        """
         return Memory(self, domain, keying)
 
     def describe(self) -> dict[str, str | None]:

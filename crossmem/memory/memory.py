@@ -75,7 +75,30 @@ class Truth:
     tables: Mapping[str, tuple[str, Mapping[str, Json]]]
 
 
-Event = Observation | DiffsHanded | BudgetSet | VersionsRead | Truth
+@dataclass(frozen=True)
+class Written:
+    """What became of a commission about `about`: the fields written, or None and the `problem`.
+
+    `tokens` is what writing took, by the count of the model's provider.
+    """
+
+    about: str
+    fields: Mapping[str, Json] | None
+    problem: str | None = None
+    tokens: int = 0
+
+
+Event = Observation | DiffsHanded | BudgetSet | VersionsRead | Truth | Written
+
+
+@dataclass(frozen=True)
+class Commission:
+    """A text that a memory wants written by the agent's model, as JSON of `schema`."""
+
+    about: str
+    instruction: str
+    material: str
+    schema: dict[str, Json]
 
 
 class Sizes(Protocol):
@@ -108,6 +131,15 @@ class Remembers(Protocol):
     def recall(self, task: Task) -> tuple[Entry, ...]:
         """Return what to put before the agent; reads only. Of a place's entries the last leads."""
 
+    def remind(self, task: Task) -> str:
+        """Return what to put before the agent after a refusal, empty for nothing; reads only."""
+
+    def commissions(self, task: Task) -> Sequence[Commission]:
+        """Return what it wants written before it is next asked for anything; reads only.
+
+        With the scripted agent nothing is written: a memory must do without.
+        """
+
     def fold(self, event: Event) -> list[Action]:
         """Take in one event and return what was done about it."""
 
@@ -134,6 +166,14 @@ class Memory:
             for key in self.domain.keys(task)
             for held in self.store.at(key)
         )
+
+    def remind(self, task: Task) -> str:  # noqa: ARG002
+        """Return nothing: its entries were all put before the agent at the start."""
+        return ""
+
+    def commissions(self, task: Task) -> Sequence[Commission]:  # noqa: ARG002
+        """Return none: an entry is kept as the server worded it."""
+        return ()
 
     def fold(self, event: Event) -> list[Action]:
         """Take in one event and return what was done about it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +38,8 @@ _LOADING_LINKS = {"link", "image", "use"}
 _CSS_URL = re.compile(r"""(?:url\(|@import)\s*["']?([^"')\s]+)""")
 
 
-def page(notebook: NotebookNode, path: Path) -> str:
-    """Return the HTML of the executed `notebook`, read from `path`.
+def page(notebook: NotebookNode, path: Path) -> BeautifulSoup:
+    """Return the page of the executed `notebook`, read from `path`.
 
     Raises `CrossmemError` for an image without alternative text or a part loaded from elsewhere.
     """
@@ -60,7 +60,7 @@ def page(notebook: NotebookNode, path: Path) -> str:
     tables.tidy(soup)
     _give_title(soup)
     _give_contents(soup)
-    return str(soup)
+    return soup
 
 
 def best_type(data: dict[str, Any]) -> str | None:
@@ -92,7 +92,7 @@ def _facts(notebook: NotebookNode, path: Path) -> dict[str, Any]:
     return {
         "stem": path.stem,
         "provenance": _provenance(notebook, path),
-        "failure": _failure(notebook, stopped),
+        "failure": failure(notebook),
         "failed_cell": stopped[0].metadata.number if stopped else None,
         "parameters": _parameters(notebook, tagged.get("parameters")),
         "parameters_cell": shown.metadata.number if shown else None,
@@ -108,17 +108,26 @@ def _provenance(notebook: NotebookNode, path: Path) -> str:
     name = run.get("input_path") or path.name
     if not run.get("end_time"):
         return str(name)
-    when = datetime.fromisoformat(run["end_time"]).strftime("%d %B %Y, %H:%M UTC").lstrip("0")
-    return f"{name}, executed {when}, in {run['duration']:.0f} s"
+    return f"{name}, executed {moment(run['end_time'])}, in {run['duration']:.0f} s"
 
 
-def _failure(notebook: NotebookNode, stopped: list[NotebookNode]) -> str | None:
+def moment(iso: str) -> str:
+    """Write a time for people.
+
+    >>> moment("2026-03-01T09:05:00+00:00")
+    '1 March 2026, 09:05 UTC'
+    """
+    when = datetime.fromisoformat(iso).astimezone(UTC)
+    return when.strftime("%d %B %Y, %H:%M UTC").lstrip("0")
+
+
+def failure(notebook: NotebookNode) -> str | None:
     """Return why the run is not to be trusted; the status of a cell is no evidence that it is."""
     mark = notebook.metadata.get("crossmem", {})
     if mark.get("status") == "failed":
         return str(mark.get("reason", ""))
-    for cell in stopped:
-        out = next(out for out in cell.outputs if out.output_type == "error")
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for out in (out for cell in code for out in cell.outputs if out.output_type == "error"):
         return f"{out.ename}: {out.evalue}"
     if any(_has(cell, "sentinel") for cell in notebook.cells) and spoken(notebook) is None:
         return "The last cell of the notebook did not run."

@@ -40,28 +40,29 @@ def test_a_fold_over_the_records_is_the_live_memory_wherever_it_is_cut(
     lived = live(tmp_path, TABLE[name], "phase3_m1")
     memory = fresh(TABLE[name], lived.stream)
     for record in lived.records:
-        told = [each for each in record.before if "budget" in each or "diffs" in each]
-        assert len(told) == len(record.before)
+        task = lived.stream.episodes[record.index].task
+        told = [each for attempt in record.attempts for each in attempt.told]
+        assert all("budget" in each or "diffs" in each for each in told)
         before = fresh(TABLE[name], lived.stream)
         for each in lived.records[: record.index]:
-            refold(before, lived.stream, each)
+            refold(before, lived.stream.episodes[each.index].task, each.attempts)
         if not told:  # what is recalled after a cut is what was recalled live
-            recalled = before.recall(lived.stream.episodes[record.index].task)
+            recalled = before.recall(task)
             listed = record.attempts[0].recalled
             assert [entry.value for entry in recalled] == [each["value"] for each in listed]
-        refold(memory, lived.stream, record)
+        refold(memory, task, record.attempts)
         assert (memory.store.count, memory.store.bytes) == (record.row.entries, record.row.bytes)
 
 
 def test_recall_changes_nothing(tmp_path: Path) -> None:
     lived = live(tmp_path, TABLE["rich.faithful"])
     assert isinstance(lived.memory, ExperienceMemory)
-    sizes, calls = lived.memory.store, lived.memory.cache.calls
+    sizes, calls = lived.memory.store, lived.memory.stores.cache.calls
     task = lived.stream.episodes[0].task
     first = lived.memory.recall(task)
     assert first == lived.memory.recall(task)
     assert first.text == lived.memory.recall(task).text
-    assert (lived.memory.store, lived.memory.cache.calls) == (sizes, calls)
+    assert (lived.memory.store, lived.memory.stores.cache.calls) == (sizes, calls)
 
 
 @pytest.mark.parametrize("name", LESSONS)
@@ -217,5 +218,5 @@ def test_a_combined_task_breaks_several_rules_at_once_and_is_crossed_from_what_i
     served = [
         event.value for record in lived.records for event in record.events if event.kind == "serve"
     ]
-    assert {each["operator"] for each in served} == {"draft", "improve", "crossover"}
+    assert {each["operator"] for each in served} == {"draft", "improve", "crossover", "debug"}
     assert all(record.row.success for record in lived.records)

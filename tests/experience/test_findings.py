@@ -113,6 +113,7 @@ def test_7_the_same_id_with_another_request_is_served_the_old_summary_only_if_fa
     served, _ = cache.ensure(replace(node(0), request={"other": 1}), None, new, {})
 
     assert cache.calls == calls
+    assert served is not None
     assert [each.value for each in served.lessons] == ["old" if faithful else "new"]
     assert cache.stale == faithful
 

@@ -9,18 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmem.errors import InputError
+from crossmem.experience.bases import (
+    ancestral,
+    ancestral_validated,
+    sibling,
+    sibling_repaired,
+    simple,
+    suffix,
+)
 from crossmem.experience.nodes import Node, NodeJournal
 from crossmem.experience.rendering import Item, Section, fit
 from crossmem.experience.selecting import (
     EFFECTIVE,
     Selector,
-    ancestral,
     calibrated,
     effective_size,
     probabilities,
-    sibling,
-    simple,
-    suffix,
     utilities,
 )
 from crossmem.memory.entry import Key
@@ -31,7 +35,7 @@ NAME: Key = ("name", "cream", "thai")
 
 
 def selector(of: NodeJournal, *, faithful: bool = True) -> Selector:
-    return Selector(of, deck(of, faithful=faithful), faithful, 0, lambda _: True)
+    return Selector(of, deck(of, faithful=faithful), faithful, "0", lambda _: True)
 
 
 # -- utility ------------------------------------------------------------------------------------------
@@ -122,6 +126,21 @@ def test_the_base_processors() -> None:
     assert sibling(made, 1) == [2, 3]
     assert suffix("abcdef", 3) == "...(cut) def"
     assert suffix("abcdef", None) == "abcdef"
+
+
+def test_fixed_ancestral_walks_on_past_a_success_that_no_longer_holds_to_one_that_does() -> None:
+    made = journal(node(0), node(1, 1.0, 0), node(2, 0.5, 1), node(3, 0.5, 2))
+    assert ancestral(made, 3) == [2, 3]
+    assert ancestral_validated(made, 3, lambda _: True) == [1, 2, 3]
+    assert ancestral_validated(made, 3, lambda each: each.id == 0) == [0, 1, 2, 3]
+    assert ancestral_validated(made, 3, lambda _: False) == [0, 1, 2, 3]
+
+
+def test_fixed_sibling_follows_a_child_to_the_attempt_that_repaired_it() -> None:
+    repaired = node(3, 1.0, 2, operator="debug")
+    made = journal(node(0), node(1, 1.0, 0), node(2, 0.5, 0), repaired, node(4, 1.0, 2))
+    assert sibling(made, 0) == [1, 2]
+    assert sibling_repaired(made, 0) == [1, 2, 3]
 
 
 # -- the token budget ---------------------------------------------------------------------------------

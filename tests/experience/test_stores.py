@@ -123,8 +123,26 @@ def test_the_board_counts_by_family_error_and_world() -> None:
     assert board.trend == pytest.approx(0.25)
     assert board.best is not None
     assert board.best.node == 1
-    assert "Under celiac_brands 1: 3 attempts" in board.lines({"celiac_brands": "1"})
-    assert "Under celiac_brands 2: 0 attempts" in board.lines({"celiac_brands": "2"})
+    assert board.lines_of({"celiac_brands": "1"}, 2) == [
+        "Under celiac_brands 1: 3 attempts, best attempt 1 (brand, 1.00); refused lately for brand x0.8"
+    ]
+    assert board.lines_of({"celiac_brands": "2"}, 2) == ["Under celiac_brands 2: 0 attempts"]
+    assert board.lines()[0] == "Best so far: attempt 1 (brand, 1.00)"
+
+
+def test_the_fixed_board_forgets_old_errors_and_the_best_of_another_world() -> None:
+    here, there = {"celiac_brands": "1"}, {"celiac_brands": "2"}
+    facts = {"status": 422, "violated": ["brand"]}
+    made = journal(
+        node(0, 1.0, info={"status": 200, "violated": [], "stamps": here}),
+        node(1, 0.5, 0, info={**facts, "stamps": there}),
+    )
+    board = deck(made, faithful=False).board
+    assert "best attempt 1" in board.lines_of(there, 1)[0]
+    assert "x1.0" in board.lines_of(there, 1)[0]
+    assert "x0.5" in board.lines_of(there, 7)[0]
+    assert "lately" not in board.lines_of(there, 8)[0]
+    assert "Best so far: attempt 0" in board.lines()[0]
 
 
 # -- summaries ---------------------------------------------------------------------------------------
@@ -137,10 +155,17 @@ def test_a_summary_says_what_it_was_accepted_with_and_what_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["no JSON", "[]", "{}", '{"method_overview": " ", "parent_comparison_experience": "a"}']
+    "fields",
+    [
+        None,
+        {},
+        {"method_overview": "a"},
+        {"method_overview": " ", "parent_comparison_experience": "a"},
+        {"method_overview": "a", "parent_comparison_experience": 1},
+    ],
 )
-def test_a_summary_without_its_two_fields_is_none(text: str) -> None:
-    assert parsed(text) is None
+def test_a_summary_without_its_two_fields_is_none(fields: dict[str, Any] | None) -> None:
+    assert parsed(fields, ()) is None
 
 
 def test_fields_are_cut_at_420_characters_and_a_cards_text_at_360() -> None:

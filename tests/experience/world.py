@@ -95,4 +95,4 @@ def live(folder: Path, arm: Arm, stream_name: str = "phase2_v4") -> Lived:
 
 
 def fresh(arm: Arm, stream: Stream) -> Remembers:
-    return arm.memory(domain(stream.domain), "task")
+    return arm.memory(domain(stream.domain), "task", "0/0")

@@ -22,6 +22,7 @@ from jsonpointer import set_pointer
 from crossmem.contract import read_response
 from crossmem.domains import domain
 from crossmem.domains.base import Task, merged
+from crossmem.experience.rich import FIELDS
 
 RECIPE = domain("recipe")
 
@@ -58,6 +59,11 @@ class Asked:
         """The Input Data as provided."""
         content: dict[str, Any] = json.loads(self.task.partition("Input Data:\n")[2])
         return content
+
+    @property
+    def tool(self) -> str:
+        """What the answer is asked for as."""
+        return self.api.tool(self.body)
 
     @property
     def refusal(self) -> dict[str, Any] | None:
@@ -97,7 +103,12 @@ Script = Callable[[Asked], Answer]
 
 
 def competent(asked: Asked) -> Answer:
-    """Answer as the scripted agent would: Input Data as amended, then as the refusals would have it."""
+    """Answer as the scripted agent would: Input Data as amended, then as the refusals would have it.
+
+    A summary it fills with what it was given to read.
+    """
+    if asked.tool == "keep_summary":
+        return Answer({name: f"{name} of {asked.task[:60]}" for name in FIELDS})
     if asked.refusal is not None:
         feedback = read_response(422, asked.refusal)
         return Answer(merged(asked.sent, feedback.suggestions))
@@ -133,6 +144,10 @@ class Api:
         return message["content"]
 
     @staticmethod
+    def tool(body: dict[str, Any]) -> str:
+        raise NotImplementedError
+
+    @staticmethod
     def system(body: dict[str, Any]) -> str:
         raise NotImplementedError
 
@@ -159,6 +174,10 @@ class Messages(Api):
     path = "/v1/messages"
 
     @staticmethod
+    def tool(body: dict[str, Any]) -> str:
+        return str(body["tools"][0]["name"])
+
+    @staticmethod
     def system(body: dict[str, Any]) -> str:
         return "\n\n".join(block["text"] for block in body["system"])
 
@@ -179,7 +198,7 @@ class Messages(Api):
         if answer.words is not None:
             blocks.append({"type": "text", "text": answer.words})
         if answer.request is not None:
-            called = {"type": "tool_use", "id": f"toolu_{asked.number}", "name": "submit_request"}
+            called = {"type": "tool_use", "id": f"toolu_{asked.number}", "name": asked.tool}
             blocks.append({**called, "input": answer.request})
         usage = {
             "input_tokens": len(asked.raw) // 4,
@@ -201,6 +220,10 @@ class ChatCompletions(Api):
     """OpenAI's, as many others serve it."""
 
     path = "/v1/chat/completions"
+
+    @staticmethod
+    def tool(body: dict[str, Any]) -> str:
+        return str(body["response_format"]["json_schema"]["name"])
 
     @staticmethod
     def system(body: dict[str, Any]) -> str:
@@ -236,8 +259,9 @@ APIS: dict[str, type[Api]] = {api.path: api for api in (Messages, ChatCompletion
 
 
 def _json(text: str) -> dict[str, Any] | None:
+    """Read the JSON that a text begins with: a memory's reminder may follow it."""
     try:
-        content = json.loads(text)
+        content, _ = json.JSONDecoder().raw_decode(text)
     except ValueError:
         return None
     return content if isinstance(content, dict) else None

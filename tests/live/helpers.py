@@ -46,13 +46,14 @@ def problems(of: Run) -> list[str]:
     return [attempt.error for attempt in of.results.attempts if attempt.error]
 
 
-RUN = "from crossmem.study import run; print(run('phase1', **json.loads(sys.argv[1])).path)"
+RUN = "from crossmem.study import run; print(run(sys.argv[1], **json.loads(sys.argv[2])).path)"
 
 
-def start(*hook: str, **given: Any) -> subprocess.Popen[str]:
+def start(*hook: str, phase: str = "phase1", **given: Any) -> subprocess.Popen[str]:
     """Start a live run in a process of its own; `hook` is run before it."""
     code = "\n".join(["import json, os, sys", *hook, RUN])
-    command = [sys.executable, "-c", code, json.dumps({"model": "haiku", "arms": "A0,A2", **given})]
+    parameters = json.dumps({"model": "haiku", "arms": "A0,A2", **given})
+    command = [sys.executable, "-c", code, phase, parameters]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -79,7 +79,7 @@ def test_a_fold_over_the_journal_is_the_live_state_wherever_it_is_cut(
     for cut, then in enumerate(lived.states):
         memory = lived.fresh()
         for record in records[:cut]:
-            refold(memory, lived.stream, record)
+            refold(memory, lived.stream.episodes[record.index].task, record.attempts)
         assert state(memory.store) == then
         assert_consistent(memory.store)
 
@@ -96,7 +96,7 @@ def test_a_journal_of_four_drifts_folds_to_the_live_state_after_each_episode(
     memory = lived.fresh()
     folded = [state(memory.store)]
     for record in lived.records():
-        refold(memory, lived.stream, record)
+        refold(memory, lived.stream.episodes[record.index].task, record.attempts)
         folded.append(state(memory.store))
 
     assert folded == lived.states
@@ -114,7 +114,13 @@ def test_the_states_compared_differ_from_episode_to_episode(tmp_path: Path) -> N
 
 
 def test_an_arm_is_told_only_what_defines_it(four_drifts: Lived) -> None:
-    told = {name for record in four_drifts.records() for each in record.before for name in each}
+    told = {
+        name
+        for record in four_drifts.records()
+        for a in record.attempts
+        for each in a.told
+        for name in each
+    }
     arm = four_drifts.memory.arm
 
     assert told == ({arm.told} if arm.told else set())

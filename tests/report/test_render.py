@@ -13,7 +13,7 @@ from crossmem.report import render, report
 from .conftest import END
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from playwright.sync_api import Browser, Page
@@ -86,19 +86,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def opened(world: Path, chromium: Browser) -> Iterator[tuple[Page, list[str]]]:
-    """Open the page; yield it and what it complained of or asked of others."""
-    page = chromium.new_page(viewport={"width": 1280, "height": 900})
-    heard: list[str] = []
-    page.on("console", lambda message: heard.append(message.text))
-    page.on("pageerror", lambda error: heard.append(str(error)))
-    page.on(
-        "request",
-        lambda asked: None if asked.url.startswith(("file:", "data:")) else heard.append(asked.url),
-    )
-    page.goto(world.as_uri())
-    yield page, heard
-    page.close()
+def opened(world: Path, visit: Callable[[Path], tuple[Page, list[str]]]) -> tuple[Page, list[str]]:
+    return visit(world)
 
 
 @pytest.mark.browser

@@ -1,0 +1,173 @@
+"""What an experience run says, in words that are computed from its rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from crossmem import analysis
+from crossmem.experience.arms import EXPERIENCE_ARMS, VARIANTS, ExperienceArm
+from crossmem.experience.measures import hysteresis, plane, reported
+from crossmem.prose import Prose, against, count, joined
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pandas.io.formats.style import Styler
+
+    from crossmem.results import Run
+
+
+def finding(run: Run) -> Prose:
+    """Say which memories of attempts paid, what governance and repairs took away, and what did not."""
+    said = [_fewest(run), *_governed(run), _variants(run), _bypass(run), _idle(run), _forgiving(run)]
+    said.append(_nothing_fitted(run))
+    return Prose(tuple(filter(None, said)))
+
+
+def spread(run: Run) -> Styler | None:
+    """Return attempts and stale attempts with their intervals; None where the notice says why."""
+    from crossmem import stats, tables
+
+    if stats.why_none(run):
+        return None
+    rows = analysis.episodes(run)
+    found = {
+        figure.replace("_", " "): {
+            arm: f"{count(each.mean)} [{count(each.low)}, {count(each.high)}]"
+            for arm, each in stats.intervals(rows, figure).items()
+        }
+        for figure in ("attempts", "stale_attempts")
+    }
+    number = run.config["parameters"]["replicates"]
+    caption = f"Means over {number} replicates, with their 95 % intervals"
+    return tables.show(pd.DataFrame(found).reindex(run.arms).rename_axis("arm"), caption)
+
+
+def _of(run: Run) -> list[ExperienceArm]:
+    known = (EXPERIENCE_ARMS.get(arm) for arm in run.arms)
+    return [arm for arm in known if isinstance(arm, ExperienceArm)]
+
+
+def _figure(run: Run, figure: str) -> dict[str, float]:
+    return {str(arm): float(n) for arm, n in analysis.summary(run)[figure].items()}
+
+
+def _fewest(run: Run) -> str:
+    arms = _of(run)
+    if not arms:
+        return ""
+    attempts = _figure(run, "attempts")
+    of_each = {arm.name: attempts[arm.name] for arm in arms}
+    fewest = min(of_each.values())
+    best = [name for name, number in of_each.items() if number == fewest]
+    text = (
+        f"Of the memories of attempts {joined(best)} needed the fewest: {count(fewest)} over "
+        f"{run.length} episodes"
+    )
+    beside = [
+        f"{against(fewest, attempts[arm], 'attempt')} {arm}"
+        for arm in ("A0", "LWG", "A2", "A2D")
+        if arm in attempts
+    ]
+    return f"{text}; {joined(beside)}." if beside else f"{text}."
+
+
+def _governed(run: Run) -> Iterator[str]:
+    """Say what governance does to stale evidence and stale attempts, over the pairs of the run."""
+    stale, evidence = _figure(run, "stale_attempts"), plane(run)["stale_evidence"]
+    for rule in ("A2", "A2D"):
+        pairs = [
+            (arm.name, f"{arm.name}.{rule}")
+            for arm in _of(run)
+            if arm.governed == "none" and f"{arm.name}.{rule}" in run.arms
+        ]
+        pairs = [pair for pair in pairs if not evidence.loc[list(pair)].isna().any()]
+        if not pairs:
+            continue
+        fewer = [pair for pair in pairs if stale[pair[1]] < stale[pair[0]]]
+        before, after = (
+            f"between {evidence[list(side)].min():.0%} and {evidence[list(side)].max():.0%}"
+            for side in zip(*pairs, strict=True)
+        )
+        all_of = f"all {len(pairs)}" if len(fewer) == len(pairs) else f"{len(fewer)} of {len(pairs)}"
+        yield (
+            f"Governed as {rule}, {all_of} of these memories paid fewer stale attempts, and the stale "
+            f"share of what they recalled went from {before} to {after}."
+        )
+
+
+def _variants(run: Run) -> str:
+    """Say what removing the weaknesses saves each ungoverned component in attempts."""
+    attempts = _figure(run, "attempts")
+    names = {arm.component for arm in _of(run) if arm.governed == "none"}
+    saved = {
+        component: attempts[f"{component}.faithful"] - attempts[f"{component}.fixed"]
+        for component in dict.fromkeys(arm.component for arm in _of(run))
+        if component in names and all(f"{component}.{each}" in attempts for each in VARIANTS)
+    }
+    if not saved:
+        return ""
+    listed = joined(f"{component} {_more(number)}" for component, number in saved.items())
+    return f"Attempts that the fixed variant needs against the faithful one, ungoverned: {listed}."
+
+
+def _more(fewer: float) -> str:
+    return f"{count(abs(fewer))} {'fewer' if fewer > 0 else 'more'}" if fewer else "as many"
+
+
+def _bypass(run: Run) -> str:
+    """Say so where summaries cached by id serve what governance has dropped."""
+    stale = _figure(run, "stale_attempts")
+    pairs = [("rich.faithful", rule) for rule in ("A2", "A2D")]
+    paid = [
+        f"{count(stale[f'{rich}.{rule}'] - stale[cards], 'stale attempt')} under {rule}"
+        for rich, rule in pairs
+        if f"{rich}.{rule}" in stale
+        and (cards := f"cards.faithful.{rule}") in stale
+        and stale[f"{rich}.{rule}"] > stale[cards]
+    ]
+    if not paid:
+        return ""
+    return (
+        f"Summaries cached by id bypass governance and add {joined(paid)} to those of governed cards."
+    )
+
+
+def _idle(run: Run) -> str:
+    """Say which memories never put a lesson before the agent."""
+    recalled = run.rows.groupby("arm")["recalled"].sum()
+    idle = [arm.name for arm in _of(run) if not recalled[arm.name]]
+    if not idle:
+        return ""
+    return (
+        f"{joined(idle)} put no lesson before any first attempt: they remember attempts and pay as an "
+        "agent without memory does."
+    )
+
+
+def _forgiving(run: Run) -> str:
+    table = hysteresis(run)
+    if table.empty or not analysis.has(run, "A3", "A3C"):
+        return ""
+    left = {arm: analysis.value(table, arm, "hysteresis") for arm in ("A3", "A3C")}
+    beside = (
+        f", A2, which has no budget, {analysis.value(table, 'A2', 'hysteresis'):+.0%}"
+        if (analysis.has(run, "A2"))
+        else ""
+    )
+    return (
+        "First-try rate once the tight byte budget was over, less that before it: "
+        f"A3 {left['A3']:+.0%}, A3C {left['A3C']:+.0%}{beside}."
+    )
+
+
+def _nothing_fitted(run: Run) -> str:
+    """Name the arms whose token budget is below their smallest item."""
+    table = reported(run)
+    none = table[(table["items_cut"] > 0) & (table["context_tokens"] == 0)]
+    if none.empty:
+        return ""
+    budget = run.config["parameters"]["context_tokens"]
+    return f"In {budget} tokens nothing fitted of what {joined(map(str, none.index))} selected."

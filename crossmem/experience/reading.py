@@ -1,0 +1,56 @@
+"""What a model would read of a memory before one episode, as it stood in the prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from crossmem import analysis, held, streams
+from crossmem.errors import InputError
+from crossmem.memory.entry import Rendered
+
+if TYPE_CHECKING:
+    from crossmem.results import Run
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The memory blocks of several arms before one episode."""
+
+    episode: int
+    task: str
+    blocks: dict[str, str]
+
+    def __str__(self) -> str:
+        return "\n\n".join(f"{arm}\n{text}" for arm, text in self.blocks.items())
+
+    def _repr_html_(self) -> str:
+        head = f"<p>Before episode {self.episode}: {escape(self.task)}</p>"
+        blocks = (
+            f"<p><strong>{escape(arm)}</strong></p>"
+            f'<pre tabindex="0">{escape(text or "(nothing)")}</pre>'
+            for arm, text in self.blocks.items()
+        )
+        return f"{head}{''.join(blocks)}"
+
+
+def read(run: Run, *arms: str, episode: int | None = None) -> Texts:
+    """Return what each of `arms` put before the agent at `episode`.
+
+    Without one it is the first stale-attempt slot. Raises InputError for an arm that the run lacks or
+    that words nothing itself, and where the run has no slot.
+    """
+    if episode is None:
+        slots = analysis.slots(run)["index"]
+        if slots.empty:
+            raise InputError(f"{run.path.name} has no stale-attempt slot; name an episode")
+        episode = int(slots.min())
+    task = streams.load(run.config["stream"]).episodes[episode].task
+    blocks = {}
+    for arm in arms:
+        recalled = held.memory(run, arm, episode).recall(task)
+        if not isinstance(recalled, Rendered):
+            raise InputError(f"{arm} puts entries before the agent and has no words of its own")
+        blocks[arm] = recalled.text
+    return Texts(episode, task.description, blocks)

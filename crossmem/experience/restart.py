@@ -1,0 +1,92 @@
+"""A restart in mid-stream: the attempt journal is saved and read back as the variant's file does it.
+
+No arm of a run restarts. A finished run's memories are folded twice from its results file, one of each
+pair restarted, and what both would put before the agent is compared. What a scripted agent sends hangs
+on the entries alone; a text that differs can mislead only a model.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from crossmem import held, streams
+from crossmem.experience.memory import ExperienceMemory
+from crossmem.experience.nodes import FaithfulFile, NodeFile, checked_line
+from crossmem.harness import refold
+
+if TYPE_CHECKING:
+    from crossmem.experience.nodes import NodeJournal
+    from crossmem.records import Attempt
+    from crossmem.results import Run
+
+
+def restarted(run: Run, before: int | None = None) -> pd.DataFrame:
+    """Return, per experience arm, how many prompts after a restart differ from those without one.
+
+    The restart is before the episode `before`, the middle of the stream if None. Counted over all
+    replicates are the first prompts from there on, those whose `entries` differ, those whose text does,
+    and the retries with the `reminders` that differ.
+    """
+    at = run.length // 2 if before is None else before
+    counts = {arm: _compared(run, arm, at) for arm in run.arms if _is_experience(run, arm)}
+    columns = ["prompts", "entries differ", "texts differ", "retries", "reminders differ"]
+    table = pd.DataFrame(counts, index=columns).T.fillna(0).astype(int)
+    table.index.name = "arm"
+    return table
+
+
+def _is_experience(run: Run, arm: str) -> bool:
+    return isinstance(held.memory(run, arm, 0), ExperienceMemory)
+
+
+def _compared(run: Run, arm: str, at: int) -> Counter[str]:
+    found: Counter[str] = Counter()
+    episodes = streams.load(run.config["stream"]).episodes
+    for replicate in range(run.config["parameters"]["replicates"]):
+        pair = [held.memory(run, arm, at, replicate) for _ in range(2)]
+        _restart(pair[1])
+        for index, attempts in _attempts(run, arm, replicate).items():
+            if index < at:
+                continue
+            task = episodes[index].task
+            one, other = (memory.recall(task) for memory in pair)
+            found["prompts"] += 1
+            found["entries differ"] += one != other
+            found["texts differ"] += getattr(one, "text", "") != getattr(other, "text", "")
+            for attempt in attempts:
+                for memory in pair:
+                    refold(memory, task, [attempt])
+                if attempt is not attempts[-1]:
+                    found["retries"] += 1
+                    found["reminders differ"] += pair[0].remind(task) != pair[1].remind(task)
+    return found
+
+
+def _attempts(run: Run, arm: str, replicate: int) -> dict[int, list[Attempt]]:
+    found: dict[int, list[Attempt]] = defaultdict(list)
+    for attempt in run.results.attempts:
+        if (attempt.arm, attempt.replicate) == (arm, replicate):
+            found[attempt.episode].append(attempt)
+    return found
+
+
+def _restart(memory: object) -> None:
+    if isinstance(memory, ExperienceMemory):
+        with TemporaryDirectory() as folder:
+            save_and_load(memory.stores.journal, Path(folder) / "journal", memory.arm.faithful)
+
+
+def save_and_load(journal: NodeJournal, path: Path, faithful: bool) -> None:  # noqa: FBT001
+    """Put a journal through a file, as the faithful or the fixed variant has it."""
+    if faithful:
+        file = FaithfulFile(path)
+        file.save(journal.nodes)
+        journal.reload(file.restored())
+    else:
+        path.write_bytes(b"".join(checked_line(node.dumped()) for node in journal.nodes))
+        journal.reload(NodeFile(path).load()[0].nodes)

@@ -1,0 +1,48 @@
+"""What a memory held at any episode of a finished run, folded anew from its results file."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from crossmem import streams
+from crossmem.domains import domain
+from crossmem.errors import InputError, unknown
+from crossmem.harness import refold
+from crossmem.parameters import PHASES
+from crossmem.runs import lines
+
+if TYPE_CHECKING:
+    from crossmem.memory.memory import Remembers
+    from crossmem.results import Run
+
+
+def memory(run: Run, arm: str, before: int | None = None, replicate: int = 0) -> Remembers:
+    """Return the memory of an arm as it was before the episode `before`, at the end if None.
+
+    What the memory was told and what it saw stand in the results file; no server is asked. Raises
+    InputError for an arm, replicate or episode that the run lacks, and for a stream that has changed.
+    """
+    parameters = PHASES[run.config["phase"]].model_validate(run.config["parameters"])
+    known = {each.name: each for each in lines(parameters)}
+    if arm not in known:
+        raise unknown("arm", arm, known)
+    stream = streams.load(run.config["stream"])
+    if streams.digest(stream) != run.config["stream_sha256"]:
+        raise InputError(f"{run.path.name} was run on another version of the stream {stream.name}")
+    told = any(each.told for each in run.results.attempts if each.arm == arm)
+    if known[arm].told in {"diffs", "versions", "truth"} and stream.drift_events and not told:
+        raise InputError(
+            f"{run.path.name} does not hold what {arm} was told: an earlier version wrote it"
+        )
+    end = run.length if before is None else before
+    if not 0 <= end <= run.length:
+        raise InputError(f"episode {end}: the run has episodes 0 to {run.length - 1}")
+    if not 0 <= replicate < parameters.replicates:
+        raise InputError(f"replicate {replicate}: the run has {parameters.replicates}, counted from 0")
+    made = known[arm].memory(domain(stream.domain), parameters.keying, f"{parameters.seed}/{replicate}")
+    seen = (each for each in run.results.attempts if (each.arm, each.replicate) == (arm, replicate))
+    for index, attempts in groupby(seen, key=lambda each: each.episode):
+        if index < end:
+            refold(made, stream.episodes[index].task, list(attempts))
+    return made

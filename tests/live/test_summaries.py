@@ -1,0 +1,147 @@
+"""Summaries that a live run's model writes, through the real SDKs, and reminders after a refusal."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from crossmem import experience, held
+from crossmem.experience.memory import ExperienceMemory
+from crossmem.experience.rich import FIELDS, INSTRUCTION
+from crossmem.study import run
+
+from .fakes import Answer, Asked, Provider, competent
+from .helpers import MODELS, SHORT, rows, start, unfinished
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from crossmem.results import Run
+
+pytestmark = pytest.mark.usefixtures("six")
+
+RICH = "rich.faithful,rich.fixed,rich.fixed.A2"
+
+
+def lived(**given: Any) -> Run:
+    return run("experience", **{"model": "haiku", "stream": "phase2_v4", "arms": RICH, **given})
+
+
+def summaries(provider: Provider) -> list[Asked]:
+    return [asked for asked in provider.asked if asked.tool == "keep_summary"]
+
+
+def written(of: Run, arm: str) -> list[dict[str, Any]]:
+    """What the memory of an arm was told of the summaries it wanted."""
+    told = [each for a in of.results.attempts if a.arm == arm for each in a.told]
+    return [each["written"] for each in told if "written" in each]
+
+
+@pytest.mark.parametrize("api", MODELS)
+def test_the_model_is_asked_for_each_summary_once_and_reads_it_in_the_next_prompt(
+    provider: Provider, api: str
+) -> None:
+    found = lived(model=MODELS[api], arms="rich.fixed")
+
+    asked = summaries(provider)
+    assert asked
+    assert len(asked) == len({each.task for each in asked})
+    for each in asked:
+        assert INSTRUCTION in each.system
+        assert "The attempt (" in each.task
+        schema = each.body["tools"][0]["input_schema"] if api == "Messages" else None
+        assert schema is None or list(schema["required"]) == list(FIELDS)
+    first = f"{FIELDS[0]} of {asked[0].task[:40]}"
+    assert any(first in each.system for each in provider.asked if each.tool == "submit_request")
+    assert [each["fields"] is None for each in written(found, "rich.fixed")] == [False] * len(asked)
+    made = experience.measures.reported(found)["summaries_made"]
+    assert int(made["rich.fixed"]) == len(asked)
+
+
+def test_what_a_summary_takes_is_counted_in_its_episode(provider: Provider) -> None:
+    found = lived(arms="rich.fixed")
+    tokens = sum(each["tokens"] for each in written(found, "rich.fixed"))
+    reported = sum(
+        len(each.raw) // 4 + len(json.dumps(competent(each).request)) // 4
+        for each in provider.asked[1:]
+    )
+    assert tokens > 0
+    assert sum(row.total_tokens for row in found.results.rows) == pytest.approx(reported, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Answer(words="I would rather not."),
+        Answer({FIELDS[0]: "an overview alone"}),
+        Answer({FIELDS[0]: "", FIELDS[1]: ""}),
+        Answer(status=400, error="no"),
+    ],
+    ids=["words", "a field missing", "empty fields", "a refusal of the provider"],
+)
+def test_a_summary_written_in_vain_leaves_the_card_and_is_asked_for_again_at_once_only_if_faithful(
+    provider: Provider, bad: Answer
+) -> None:
+    provider.script = lambda asked: bad if asked.tool == "keep_summary" else competent(asked)
+    found = lived()
+
+    assert all(row.success for row in found.results.rows)
+    for arm in RICH.split(","):
+        told = written(found, arm)
+        assert told
+        assert all(each["fields"] is None and each["problem"] for each in told)
+    again = {arm: len(written(found, arm)) for arm in ("rich.faithful", "rich.fixed")}
+    assert again["rich.fixed"] < again["rich.faithful"]
+    assert not any(FIELDS[0] in each.system for each in provider.asked if each.tool == "submit_request")
+
+
+def test_a_fold_over_the_results_file_is_the_memory_of_the_live_run(provider: Provider) -> None:
+    found = lived()
+    for arm in RICH.split(","):
+        memory = held.memory(found, arm)
+        assert isinstance(memory, ExperienceMemory)
+        last = [row for row in found.results.rows if row.arm == arm][-1]
+        assert (memory.store.count, memory.store.bytes) == (last.entries, last.bytes)
+        kept = memory.stores.cache.kept.values()
+        assert any(summary.overview.startswith(FIELDS[0]) for summary in kept)
+        assert len(summaries(provider)) >= len(kept)
+
+
+def test_a_live_run_that_is_killed_resumes_with_the_summaries_it_has_paid_for(
+    provider: Provider, results: Path
+) -> None:
+    whole = lived()
+    expected = provider.calls()
+    provider.asked.clear()
+
+    provider.script = lambda asked: Answer(after=60) if asked.number > 12 else competent(asked)
+    process = start(SHORT, phase="experience", stream="phase2_v4", arms=RICH)
+    while len(provider.asked) <= 12:
+        assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert unfinished(results)
+
+    provider.script = competent
+    resumed = lived(resume=True)
+    assert rows(resumed) == rows(whole)
+    paid = provider.calls()
+    lost = sum(paid.values()) - sum(expected.values())
+    assert 0 < lost <= 3 * 6  # at most the episode in flight of each arm
+    assert unfinished(results) == []
+
+
+def test_after_a_refusal_the_model_reads_what_was_refused_alike(provider: Provider) -> None:
+    found = lived(arms="cards.faithful,cards.fixed,ancestral.fixed,skills.fixed,A2")
+    refused = [asked for asked in provider.asked if asked.refusal is not None]
+    reminded = [asked for asked in refused if "Attempts before:" in json.dumps(asked.body["messages"])]
+    assert 0 < len(reminded) < len(refused)
+    assert all(row.success for row in found.results.rows)
+    for arm in ("skills.fixed", "A2"):
+        debug = [
+            e for e in found.results.events if e.arm == arm and e.kind == "serve" and e.attempt > 0
+        ]
+        assert not [each for each in debug if each.value["operator"] == "debug"]
