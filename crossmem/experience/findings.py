@@ -14,9 +14,8 @@ from crossmem.prose import Prose, against, count, joined
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pandas.io.formats.style import Styler
-
     from crossmem.results import Run
+    from crossmem.tables import Table
 
 
 def finding(run: Run) -> Prose:
@@ -26,7 +25,7 @@ def finding(run: Run) -> Prose:
     return Prose(tuple(filter(None, said)))
 
 
-def spread(run: Run) -> Styler | None:
+def spread(run: Run) -> Table | None:
     """Return attempts and stale attempts with their intervals; None where the notice says why."""
     from crossmem import stats, tables
 
