@@ -29,7 +29,7 @@ class Picture:
             format="png",
             dpi=200,
             metadata={"Software": None},
-            pil_kwargs={"compress_level": 1},  # half the time for a sixth more bytes
+            pil_kwargs={"compress_level": 3},  # a third of the time for a tenth more bytes
         )
         return buffer.getvalue()
 
