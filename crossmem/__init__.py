@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from crossmem import analysis as analysis
     from crossmem import findings as findings
+    from crossmem import held as held
     from crossmem import plots as plots
     from crossmem import slots as slots
     from crossmem import stats as stats
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from crossmem.tables import show as show
     from crossmem.tables import stable_policies as stable_policies
 
-_MODULES = ("analysis", "findings", "plots", "slots", "stats")
+_MODULES = ("analysis", "findings", "held", "plots", "slots", "stats")
 _HOMES = {
     "acme": "study",
     "Explorer": "explore",

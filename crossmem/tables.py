@@ -12,6 +12,8 @@ import pandas as pd
 from crossmem import analysis
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from crossmem.results import Run
 
 MISSING = "-"
@@ -35,12 +37,20 @@ class Table:
         return html.replace(">", f"><caption>{escape(self.caption)}</caption>", 1)
 
 
-def show(frame: pd.DataFrame, caption: str, columns: list[str] | None = None) -> Table:
-    """Return `frame` (the `columns` named, or all) ready to be displayed under `caption`."""
+def show(
+    frame: pd.DataFrame,
+    caption: str,
+    columns: list[str] | None = None,
+    percent: Collection[str] = (),
+) -> Table:
+    """Return `frame` (the `columns` named, or all) ready to be displayed under `caption`.
+
+    Columns in `percent` hold shares, beside the rates that are known to.
+    """
     cells = {}
     for name in columns or frame:
         label, form = _shown(str(name))
-        cells[label] = frame[name].map(_or_missing(form))
+        cells[label] = frame[name].map(_or_missing("{:.0%}".format if name in percent else form))
     names = [str(name or "").replace("_", " ") for name in frame.index.names]
     return Table(pd.DataFrame(cells, index=frame.index).rename_axis(index=names), caption)
 

@@ -83,7 +83,9 @@ def expectation(parameters: Parameters, prompter: Prompter, tasks: list[Task], a
     fixed = estimate_tokens(prompter.stable()) + estimate_tokens(prompter.schema(tasks[0]))
     each = fixed + sum(estimate_tokens(prompter.task(task)) for task in tasks) / len(tasks)
     most = episodes * parameters.max_attempts
+    writing = sum(arm.commissions for arm in parameters.chosen())
+    besides = f"; a call more for every summary that {writing} arms have written" if writing else ""
     return (
         f"Expected: {episodes:,} episodes, {episodes:,} to {most:,} calls, "
-        f"at least {episodes * each:,.0f} tokens (estimated, first requests alone)"
+        f"at least {episodes * each:,.0f} tokens (estimated, first requests alone){besides}"
     )

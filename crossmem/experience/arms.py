@@ -8,6 +8,7 @@ invalidation: none, A2's or A2D's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Literal
@@ -17,6 +18,7 @@ from crossmem.experience.memory import ExperienceMemory
 from crossmem.experience.rendering import TOKENS
 from crossmem.memory import policies as p
 from crossmem.memory.arms import ARMS, Arm, Told
+from crossmem.prose import joined
 
 if TYPE_CHECKING:
     from crossmem.domains.base import Domain, Keying
@@ -62,6 +64,11 @@ class ExperienceArm(Arm):
         return self.component not in {"simple", "skills"}
 
     @property
+    def commissions(self) -> bool:
+        """Whether its memory wants texts written by the agent's model."""
+        return self.component == "rich"
+
+    @property
     def faithful(self) -> bool:
         """Whether it has the weaknesses as specified."""
         return self.variant == "faithful"
@@ -90,6 +97,25 @@ def row(component: Component, variant: Variant, governed: Governed = "none") -> 
         component,
         variant,
         governed,
+    )
+
+
+def together(names: Sequence[str]) -> str:
+    """Name arms, those of this room by component and by what they share.
+
+    >>> together(["A0", "simple.fixed", "cards.fixed", "cards.fixed.A2"])
+    'A0, simple (fixed), cards (fixed, fixed.A2)'
+    """
+    kinds: dict[str, list[str]] = {}
+    for name in names:
+        component, _, kind = name.partition(".")
+        kinds.setdefault(component, []).append(kind)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for component, of in kinds.items():
+        alike.setdefault(tuple(of), []).append(component)
+    return ", ".join(
+        joined(components) + (f" ({', '.join(of)})" if any(of) else "")
+        for of, components in alike.items()
     )
 
 

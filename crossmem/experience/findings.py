@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from crossmem import analysis
-from crossmem.experience.arms import EXPERIENCE_ARMS, VARIANTS, ExperienceArm
+from crossmem.experience.arms import EXPERIENCE_ARMS, VARIANTS, ExperienceArm, together
 from crossmem.experience.measures import hysteresis, plane, reported
 from crossmem.prose import Prose, against, count, joined
 
@@ -22,15 +22,15 @@ def finding(run: Run) -> Prose:
     """Say which memories of attempts paid, what governance and repairs took away, and what did not."""
     said = [_fewest(run), *_governed(run), _variants(run), _bypass(run), _idle(run), _forgiving(run)]
     said.append(_nothing_fitted(run))
-    return Prose(tuple(filter(None, said)))
+    return Prose(tuple(filter(None, said)) or ("No memory of attempts is among the arms.",))
 
 
-def spread(run: Run) -> Table | None:
-    """Return attempts and stale attempts with their intervals; None where the notice says why."""
+def spread(run: Run) -> Prose | Table:
+    """Return attempts and stale attempts with their intervals, or the words why there are none."""
     from crossmem import stats, tables
 
-    if stats.why_none(run):
-        return None
+    if why := stats.why_none(run):
+        return Prose((why,), "notice")
     rows = analysis.episodes(run)
     found = {
         figure.replace("_", " "): {
@@ -62,7 +62,7 @@ def _fewest(run: Run) -> str:
     fewest = min(of_each.values())
     best = [name for name, number in of_each.items() if number == fewest]
     text = (
-        f"Of the memories of attempts {joined(best)} needed the fewest: {count(fewest)} over "
+        f"Of the memories of attempts {together(best)} needed the fewest: {count(fewest)} over "
         f"{run.length} episodes"
     )
     beside = [
@@ -141,8 +141,8 @@ def _idle(run: Run) -> str:
     if not idle:
         return ""
     return (
-        f"{joined(idle)} put no lesson before any first attempt: they remember attempts and pay as an "
-        "agent without memory does."
+        f"{together(idle)} put no lesson before any first attempt: they remember attempts and pay as "
+        "an agent without memory does."
     )
 
 
@@ -168,5 +168,14 @@ def _nothing_fitted(run: Run) -> str:
     none = table[(table["items_cut"] > 0) & (table["context_tokens"] == 0)]
     if none.empty:
         return ""
-    budget = run.config["parameters"]["context_tokens"]
-    return f"In {budget} tokens nothing fitted of what {joined(map(str, none.index))} selected."
+    budget, arms = run.config["parameters"]["context_tokens"], [str(arm) for arm in none.index]
+    return f"In {budget} tokens nothing fitted of what {together(arms)} selected."
+
+
+def successes(run: Run) -> Prose | Table:
+    """Return the success rate by drift epoch, or the words that it was 1 everywhere."""
+    from crossmem import tables
+
+    if run.rows["success"].all():
+        return Prose(("Every arm solved every episode, in every drift epoch.",))
+    return tables.by_epoch(run, "success_rate")

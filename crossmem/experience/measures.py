@@ -14,6 +14,7 @@ import pandas as pd
 
 from crossmem import analysis
 from crossmem.contract import read_response
+from crossmem.experience.arms import EXPERIENCE_ARMS
 
 if TYPE_CHECKING:
     from crossmem.records import Attempt, Event
@@ -141,8 +142,8 @@ def hysteresis(run: Run) -> pd.DataFrame:
     """Return, per arm, the first-try rate before, in and after the window of the tight byte budget.
 
     Before and after are as many episodes as the window has. `hysteresis` = after less before: what the
-    tight budget left behind once it was gone, to be read against an arm without budget. Empty where
-    the stream has no such window.
+    tight budget left behind once it was gone, to be read against an arm without budget. Without the
+    memories of attempts, which have none. Empty where the stream has no such window.
     """
     tight = [step for step in run.config["budget"] if step["bytes"] is not None]
     free = [step for step in run.config["budget"] if step["bytes"] is None]
@@ -156,6 +157,8 @@ def hysteresis(run: Run) -> pd.DataFrame:
         "after": (end, end + length),
     }
     rows = analysis.episodes(run)
+    rows = rows[~rows["arm"].isin(EXPERIENCE_ARMS)]
+    rows["arm"] = rows["arm"].cat.remove_unused_categories()
     table = pd.DataFrame(
         {
             name: rows[rows["index"].between(low, high - 1)]

@@ -48,6 +48,8 @@ class ExperienceMemory:
         self._ledger = Memory(arm, domain, keying)
         """Every lesson that was ever suggested, governed by the same code as A2's and A2D's."""
         self._skilled: dict[str, Entry] = {}
+        self._unproven: list[Entry] = []
+        """Lessons of skills that the run began with, until a stamp proves or refutes them."""
         self._uncacheable: set[tuple[Key, str]] = set()
         self._episode = -1
         self._task: str | None = None
@@ -109,7 +111,9 @@ class ExperienceMemory:
         if self.arm.governed == "none":
             return lesson
         held = self._ledger.store.find(lesson.key, lesson.value)
-        return replace(lesson, version=self._ledger.store.version(held)) if held else None
+        if held is None:
+            return lesson if lesson in self._unproven else None
+        return replace(lesson, version=self._ledger.store.version(held))
 
     # -- fold --------------------------------------------------------------------------------------
 
@@ -144,6 +148,7 @@ class ExperienceMemory:
         self._tokens += served.fitted.tokens
         kept, used = self._summaries()
         actions = [_served_action(served, used)] if first or served.fitted.text else []
+        self._prove(seen)
         actions += self._ledger.fold(seen)
         self.stores.world.update(seen.response.stamps)
         node = self._node(seen, first=first)
@@ -223,7 +228,15 @@ class ExperienceMemory:
             self.stores.guidance.learn(skill)
             if skill.lesson:
                 self._skilled[skill.key] = skill.lesson
-                self._ledger.store.put(skill.lesson)
+                self._unproven.append(skill.lesson)
+
+    def _prove(self, seen: Observation) -> None:
+        """Hand the ledger what a stamp proves to be of the present world; let go what it refutes."""
+        stamps = seen.response.stamps
+        for lesson in [each for each in self._unproven if each.table in stamps]:
+            self._unproven.remove(lesson)
+            if lesson.version == stamps[lesson.table or ""]:
+                self._ledger.store.put(lesson)
 
     def _learn(self, seen: Observation, node: Node) -> None:
         for fix in self._suggested(seen):

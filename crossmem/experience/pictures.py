@@ -1,36 +1,41 @@
-"""The figure of the experience study:
-
-Every arm on the plane of attempts per success and stale evidence.
-"""
+"""The figures of the experience study: all arms on one plane, and arms by drift epochs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from crossmem.experience.arms import EXPERIENCE_ARMS, ExperienceArm
+from crossmem import analysis
+from crossmem.experience.arms import EXPERIENCE_ARMS, ExperienceArm, together
 from crossmem.experience.measures import plane as plane_of
 from crossmem.picture import Picture
 from crossmem.prose import count
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
     from crossmem.results import Run
 
 _MARKS = {"core": ("s", "black"), "faithful": ("o", "#d55e00"), "fixed": ("^", "#0173b2")}
+_LINE = 34
+"""Characters of a line of the key."""
 
 
 def plane(run: Run) -> Picture:
-    """Draw attempts per success against the share of stale evidence;
+    """Draw attempts per success against the share of stale evidence.
 
-    Arms at one place share a label.
+    Arms at one place share a label; an arm that recalled nothing lies at the left edge.
     """
     table = plane_of(run).fillna({"stale_evidence": 0.0}).dropna(subset=["attempts_per_success"])
-    figure = Figure(figsize=(10, 5), layout="constrained")
-    axes = figure.subplots()
+    places = _places(table)
+    key = [_wrapped(number, names) for number, names in enumerate(places.values(), start=1)]
+    height = max(5.0, 0.45 + 0.168 * sum(each.count("\n") + 1 for each in key))
+    figure = Figure(figsize=(10, height), layout="constrained")
+    axes, beside = figure.subplots(1, 2, width_ratios=(2.6, 1))
     for kind, (mark, colour) in _MARKS.items():
         of_kind = table[[_kind(str(arm)) == kind for arm in table.index]]
         axes.scatter(
@@ -41,17 +46,16 @@ def plane(run: Run) -> Picture:
             alpha=0.75,
             label=kind,
         )
-    places = _together(table)
-    for number, (x, y) in enumerate(places, start=1):
-        axes.annotate(str(number), (x, y), xytext=(6, -3), textcoords="offset points", fontsize=8)
-    key = "\n".join(f"{number}  {names}" for number, names in enumerate(places.values(), start=1))
-    axes.text(1.02, 1.0, key, transform=axes.transAxes, va="top", fontsize=8, linespacing=1.5)
+    _number(axes, list(places))
+    beside.axis("off")
+    beside.text(
+        0, 1, "\n".join(key), transform=beside.transAxes, va="top", fontsize=8, linespacing=1.45
+    )
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set(xlabel="stale evidence: share of recalled entries of another version than the live one")
     axes.set(ylabel="attempts per success")
-    who = "scripted agent" if run.scripted else run.config["parameters"]["model"]
-    axes.set_title(f"What outdated experience costs ({who})", loc="left", fontweight="bold")
-    axes.margins(x=0.08, y=0.1)
+    axes.set_title(_titled(run, "What outdated experience costs"), loc="left", fontweight="bold")
+    axes.margins(x=0.08, y=0.08)
     axes.legend(frameon=False, loc="upper right")
     axes.spines[["top", "right"]].set_visible(False)
     said = "; ".join(
@@ -61,18 +65,80 @@ def plane(run: Run) -> Picture:
     return Picture(figure, f"Scatter of attempts per success by share of stale evidence. {said}.")
 
 
+def epochs(run: Run) -> Picture:
+    """Draw attempts, stale attempts and tokens per success of every arm in every drift epoch."""
+    figures = ("attempts", "stale_attempts", "tokens_per_success")
+    tables = {figure: analysis.by_epoch(run, figure) for figure in figures}
+    names = list(tables["attempts"].index)
+    drawn = Figure(figsize=(10, 1.2 + 0.22 * len(names)), layout="constrained")
+    for axes, (figure, table) in zip(
+        drawn.subplots(1, len(figures), sharey=True), tables.items(), strict=True
+    ):
+        sns.heatmap(
+            table,
+            ax=axes,
+            annot=table.map(count),
+            fmt="",
+            annot_kws={"size": 7},
+            cmap="Blues",
+            cbar=False,
+            linewidths=0.5,
+            xticklabels=[name.removeprefix("epoch ") for name in table.columns],
+            yticklabels=names,
+        )
+        axes.set(xlabel="drift epoch", ylabel="")
+        axes.tick_params(labelsize=8, length=0)
+        axes.set_title(figure.replace("_", " "), size=10)
+    drawn.suptitle(_titled(run, "By drift epoch"), x=0.01, ha="left", fontweight="bold")
+    return Picture(drawn, f"Heat map of arms by drift epochs. {_said(tables)}")
+
+
+def _said(tables: dict[str, pd.DataFrame]) -> str:
+    """Say each arm's figures, epoch by epoch."""
+    lines = [
+        f"{figure.replace('_', ' ')}: "
+        + "; ".join(f"{arm} {', '.join(map(count, row))}" for arm, row in table.iterrows())
+        for figure, table in tables.items()
+    ]
+    return f"Per arm, epoch by epoch, {'. '.join(lines)}."
+
+
+def _titled(run: Run, title: str) -> str:
+    who = "scripted agent" if run.scripted else run.config["parameters"]["model"]
+    return f"{title} ({who})"
+
+
 def _kind(arm: str) -> str:
     known = EXPERIENCE_ARMS.get(arm)
     return known.variant if isinstance(known, ExperienceArm) else "core"
 
 
-def _together(table: pd.DataFrame) -> dict[tuple[float, float], str]:
-    """Return the arms that lie at one place, top to bottom, two to a line."""
+def _places(table: pd.DataFrame) -> dict[tuple[float, float], str]:
+    """Return the arms that lie at one place, top to bottom."""
     places: dict[tuple[float, float], list[str]] = {}
-    for arm, row in table.sort_values(["attempts_per_success", "stale_evidence"])[::-1].iterrows():
+    for arm, row in table.sort_values(
+        "attempts_per_success", ascending=False, kind="stable"
+    ).iterrows():
         at = float(row.stale_evidence), float(row.attempts_per_success)
         places.setdefault(at, []).append(str(arm))
-    return {
-        at: ",\n     ".join(", ".join(names[n : n + 2]) for n in range(0, len(names), 2))
-        for at, names in places.items()
-    }
+    return {at: together(names) for at, names in places.items()}
+
+
+def _wrapped(number: int, names: str) -> str:
+    from textwrap import wrap
+
+    return f"{number}  " + "\n     ".join(wrap(names, _LINE))
+
+
+def _number(axes: Axes, places: list[tuple[float, float]]) -> None:
+    """Write each place's number beside it, to the right and to the left in turn."""
+    for number, at in enumerate(places, start=1):
+        right = number % 2
+        axes.annotate(
+            str(number),
+            at,
+            xytext=(6 if right else -6, -3),
+            textcoords="offset points",
+            fontsize=8,
+            ha="left" if right else "right",
+        )

@@ -29,7 +29,7 @@ class Texts:
         head = f"<p>Before episode {self.episode}: {escape(self.task)}</p>"
         blocks = (
             f"<p><strong>{escape(arm)}</strong></p>"
-            f'<pre tabindex="0">{escape(text or "(nothing)")}</pre>'
+            f'<pre style="white-space: pre-wrap">{escape(text or "(nothing)")}</pre>'
             for arm, text in self.blocks.items()
         )
         return f"{head}{''.join(blocks)}"
@@ -38,14 +38,17 @@ class Texts:
 def read(run: Run, *arms: str, episode: int | None = None) -> Texts:
     """Return what each of `arms` put before the agent at `episode`.
 
-    Without one it is the first stale-attempt slot. Raises InputError for an arm that the run lacks or
-    that words nothing itself, and where the run has no slot.
+    Without one it is the second episode after the first drift that consults the drifting table: the
+    drift has been exposed by then. Raises InputError for an arm that the run lacks or that words
+    nothing itself, and where the run has no such episode.
     """
     if episode is None:
-        slots = analysis.slots(run)["index"]
-        if slots.empty:
-            raise InputError(f"{run.path.name} has no stale-attempt slot; name an episode")
-        episode = int(slots.min())
+        rows = analysis.episodes(run)
+        after = rows[(rows["drift_epoch"] == 1) & (rows["family"] == analysis.slot_family(run))]
+        consulting = sorted(after["index"].unique())
+        if len(consulting) < 2:
+            raise InputError(f"{run.path.name} has no second episode after a drift; name an episode")
+        episode = int(consulting[1])
     task = streams.load(run.config["stream"]).episodes[episode].task
     blocks = {}
     for arm in arms:

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from crossmem import held, streams
+from crossmem import held, streams, tables
 from crossmem.experience.memory import ExperienceMemory
 from crossmem.experience.nodes import FaithfulFile, NodeFile, checked_line
 from crossmem.harness import refold
+from crossmem.prose import Prose
 
 if TYPE_CHECKING:
     from crossmem.experience.nodes import NodeJournal
     from crossmem.records import Attempt
     from crossmem.results import Run
+    from crossmem.tables import Table
 
 
 def restarted(run: Run, before: int | None = None) -> pd.DataFrame:
@@ -38,6 +40,18 @@ def restarted(run: Run, before: int | None = None) -> pd.DataFrame:
     table = pd.DataFrame(counts, index=columns).T.fillna(0).astype(int)
     table.index.name = "arm"
     return table
+
+
+def differing(run: Run, before: int | None = None) -> Prose | Table:
+    """Return the rows of `restarted` in which anything differs, or the words that nothing does."""
+    table = restarted(run, before)
+    columns = ["entries differ", "texts differ", "reminders differ"]
+    rows = table[table[columns].any(axis="columns")]
+    if rows.empty:
+        return Prose((f"No prompt of {len(table)} memories of attempts differs after the restart.",))
+    same = len(table) - len(rows)
+    caption = f"Prompts that differ after the restart; none does in the {same} memories not listed"
+    return tables.show(rows, caption)
 
 
 def _is_experience(run: Run, arm: str) -> bool:

@@ -209,7 +209,9 @@ class Serving:
         ]
         if values:
             return "; ".join(values)
-        return node.plan if self._quotable(node) else "what it was accepted with no longer holds"
+        if self._quotable(node):
+            return node.plan or "sent as given"
+        return "what it was sent with no longer holds"
 
     def _board(self, episode: int) -> list[Item]:
         if self.arm.component not in {"cards", "rich"}:

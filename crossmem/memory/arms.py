@@ -40,6 +40,11 @@ class Arm:
         return False
 
     @property
+    def commissions(self) -> bool:
+        """Whether its memory wants texts written by the agent's model."""
+        return False
+
+    @property
     def has_budget(self) -> bool:
         """Whether the stream's byte budget is in force for it."""
         return self.told == "budget"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from test_phase_notebooks import walk
 
+from crossmem import analysis, stats
 from crossmem import experience as ex
 from crossmem.analysis import value
+from crossmem.errors import InputError
+from crossmem.experience.arms import EXPERIENCE_ARMS
 from crossmem.experience.hypotheses import HYPOTHESES
+from crossmem.prose import Prose
 from crossmem.records import Attempt, Event
 from crossmem.results import Run
 
@@ -79,7 +84,7 @@ def test_an_entry_whose_table_was_not_consulted_is_of_unknown_currency(run: Run)
 def test_every_episode_of_every_arm_succeeds(run: Run) -> None:
     assert run.rows["success"].all()
     assert run.length == 60
-    assert len(run.arms) == 7 + 4 * 2 * 3 + 1
+    assert len(run.arms) == 7 + 6 * 2 * 3 + 1
 
 
 def test_governance_takes_away_the_stale_attempts_of_all_but_summaries_cached_by_id(run: Run) -> None:
@@ -128,7 +133,8 @@ def test_every_hypothesis_is_answered_with_figures(run: Run) -> None:
     answers = ex.hypotheses.answered(run)
     assert list(answers.index) == list(ex.hypotheses.stated().index)
     assert answers["figures"].str.len().min() > 10
-    assert answers.loc[["H2", "H4", "H5"], "answer"].eq("not testable here").all()
+    assert answers.loc[["H2", "H5"], "answer"].eq("not testable here").all()
+    assert answers.loc["H4", "answer"] == "not supported"
     assert answers.loc[["H6", "H7"], "answer"].eq("supported").all()
 
 
@@ -143,6 +149,121 @@ def test_a_hypothesis_whose_arms_are_missing_says_which(results: Path) -> None:
 def test_the_figure_names_every_arm(run: Run) -> None:
     alt = ex.pictures.plane(run).alt
     assert all(f"{arm} " in alt for arm in run.arms)
+
+
+def test_the_finding_is_computed_from_the_rows(run: Run) -> None:
+    said = str(ex.findings.finding(run))
+    summary = ex.measures.summary(run)
+    ours = summary["attempts"][[arm for arm in run.arms if arm in EXPERIENCE_ARMS]]
+    assert f"needed the fewest: {ours.min():.0f} over 60 episodes" in said
+    saved = summary["attempts"]["cards.faithful"] - summary["attempts"]["cards.fixed"]
+    assert f"cards {saved:.0f} fewer" in said
+    stale = summary["stale_attempts"]
+    bypassed = stale["rich.faithful.A2"] - stale["cards.faithful.A2"]
+    assert f"Summaries cached by id bypass governance and add {bypassed:.0f} stale attempts" in said
+    assert "ancestral and sibling (faithful, faithful.A2, faithful.A2D) put no lesson" in said
+
+
+@pytest.mark.usefixtures("results")
+def test_a_budget_below_the_smallest_item_is_said_and_leaves_the_agent_without_memory() -> None:
+    small = ex.run(
+        mock=True, model="haiku", arms="A0,cards.fixed", stream="phase2_v4", context_tokens=3
+    )
+    summary = ex.measures.summary(small)
+    assert summary["attempts"]["cards.fixed"] == summary["attempts"]["A0"]
+    assert "In 3 tokens nothing fitted of what cards (fixed) selected." in str(
+        ex.findings.finding(small)
+    )
+
+
+@pytest.mark.usefixtures("results")
+def test_without_a_memory_of_attempts_the_finding_says_so() -> None:
+    bare = ex.run(mock=True, model="haiku", arms="A1", stream="rollback")
+    assert str(ex.findings.finding(bare)) == "No memory of attempts is among the arms."
+
+
+def test_the_figure_by_epochs_says_every_figure_in_words(run: Run) -> None:
+    alt = ex.pictures.epochs(run).alt
+    table = analysis.by_epoch(run, "stale_attempts")
+    for arm, row in table.iterrows():
+        assert f"{arm} {', '.join(f'{number:.0f}' for number in row)}" in alt
+
+
+# -- chance ----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("results")
+def test_replicates_differ_where_a_parent_is_drawn_and_only_there() -> None:
+    given: dict[str, Any] = {"mock": True, "model": "haiku", "arms": "A2,simple.fixed,cards.faithful"}
+    drawn = ex.run(**given, replicates=5)
+    assert stats.why_none(drawn) is None
+    spread = (
+        stats.per_replicate(analysis.episodes(drawn))["attempts"].unstack("unit").nunique("columns")
+    )
+    assert spread["cards.faithful"] > 1
+    assert spread[["A2", "simple.fixed"]].eq(1).all()
+    shown = ex.findings.spread(drawn)
+    assert not isinstance(shown, Prose)
+    assert len(re.findall(r"\[[\d.,]+, [\d.,]+\]", shown._repr_html_())) == 2 * len(drawn.arms)
+
+    again = ex.run(**given, seed=1)
+    assert "1 of them are too few" in (stats.why_none(again) or "")
+    assert "1 of them are too few" in str(ex.findings.spread(again))
+    one, other = (
+        [row.recalled for row in each.results.rows if row.arm == "cards.faithful" and not row.replicate]
+        for each in (drawn, again)
+    )
+    assert one != other
+
+
+@pytest.mark.usefixtures("results")
+def test_without_a_draw_the_notice_says_that_replicates_vary_nothing() -> None:
+    bare = ex.run(mock=True, model="haiku", arms="A2,skills.fixed", stream="rollback")
+    assert "vary nothing" in (stats.why_none(bare) or "")
+
+
+# -- a restart -------------------------------------------------------------------------------
+
+
+def test_after_a_restart_the_fixed_memories_say_word_for_word_the_same(run: Run) -> None:
+    table = ex.restart.restarted(run)
+    assert list(table.index) == [arm for arm in run.arms if arm in EXPERIENCE_ARMS]
+    assert table["prompts"].eq(30).all()
+    fixed = [arm for arm in table.index if ".fixed" in arm]
+    differing = ["entries differ", "texts differ", "reminders differ"]
+    assert table.loc[fixed, differing].eq(0).all(axis=None)
+    assert value(table, "cards.faithful", "reminders differ") > 0
+    shown = ex.restart.differing(run)
+    assert not isinstance(shown, Prose)
+    differ = set(table.index[table[differing].any(axis="columns")])
+    assert set(re.findall(r">(\w+\.[\w.]+)</th>", shown._repr_html_())) == differ
+
+
+def test_where_no_prompt_differs_words_say_so(run: Run) -> None:
+    said = ex.restart.differing(run, before=60)
+    assert "differs after the restart" in str(said)
+
+
+# -- what an agent reads ---------------------------------------------------------------------
+
+
+def test_a_prompt_is_read_again_as_it_was_recalled(run: Run) -> None:
+    texts = ex.reading.read(run, "cards.faithful", "cards.fixed.A2")
+    live = "2.0.0"
+    assert f"Under celiac_brands {live}" in texts.blocks["cards.fixed.A2"]
+    assert "(the best)" in texts.blocks["cards.faithful"]
+    recalled = next(
+        attempt.recalled
+        for attempt in run.results.attempts
+        if (attempt.arm, attempt.episode, attempt.attempt) == ("cards.faithful", texts.episode, 1)
+    )
+    assert recalled
+    assert all(str(each["value"]) in texts.blocks["cards.faithful"] for each in recalled)
+    assert "Before episode" in texts._repr_html_()
+    with pytest.raises(InputError, match="A2 puts entries before the agent"):
+        ex.reading.read(run, "A2")
+    with pytest.raises(InputError, match=r"unknown arm 'cards'; did you mean"):
+        ex.reading.read(run, "cards")
 
 
 # -- the notebook ----------------------------------------------------------------------------

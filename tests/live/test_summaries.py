@@ -61,6 +61,14 @@ def test_the_model_is_asked_for_each_summary_once_and_reads_it_in_the_next_promp
     assert int(made["rich.fixed"]) == len(asked)
 
 
+def test_the_expectation_names_the_arms_that_have_summaries_written(
+    provider: Provider, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert provider.url
+    lived(arms="A0,rich.fixed")
+    assert "a call more for every summary that 1 arms have written" in capsys.readouterr().err
+
+
 def test_what_a_summary_takes_is_counted_in_its_episode(provider: Provider) -> None:
     found = lived(arms="rich.fixed")
     tokens = sum(each["tokens"] for each in written(found, "rich.fixed"))
