@@ -30,6 +30,19 @@ OUTCOMES = (
 )
 """What became of an episode, for the figures."""
 
+_SUMS = {
+    "success": "successes",
+    "attempts": "attempts",
+    "first_try": "first_tries",
+    "cold_retry": "cold_retries",
+    "stale_attempt": "stale_attempts",
+    "outdated_use": "outdated_uses",
+    "poisoned": "poisoned_attempts",
+    "total_tokens": "tokens",
+    "provider_failed": "provider_failures",
+}
+"""The columns of the rows that are summed over a window, and what their sums are called."""
+
 EVENT_KINDS = ("admit", "relearn", "confirm", "hit", "refuse", "invalidate", "restamp", "evict")
 
 
@@ -66,19 +79,9 @@ def measure(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     Counts are means per replicate, rates lie in [0, 1], tokens are per success.
     """
     groups = rows.groupby([*by, "replicate"], observed=True)
-    per = groups.agg(
-        episodes=("index", "size"),
-        successes=("success", "sum"),
-        attempts=("attempts", "sum"),
-        first_tries=("first_try", "sum"),
-        cold_retries=("cold_retry", "sum"),
-        stale_attempts=("stale_attempt", "sum"),
-        outdated_uses=("outdated_use", "sum"),
-        poisoned_attempts=("poisoned", "sum"),
-        tokens=("total_tokens", "sum"),
-        provider_failures=("provider_failed", "sum"),
-        peak_bytes=("bytes", "max"),
-    )
+    per = groups[list(_SUMS)].sum().rename(columns=_SUMS)  # at once: a column at a time takes thrice
+    per.insert(0, "episodes", groups.size())
+    per["peak_bytes"] = groups["bytes"].max()
     per["success_rate"] = per["successes"] / per["episodes"]
     per["first_try_rate"] = per["first_tries"] / per["episodes"]
     per["tokens_per_success"] = per["tokens"] / per["successes"].where(per["successes"] > 0)

@@ -13,10 +13,10 @@ from crossmem.prose import Prose, against, count, grouped, joined, listed, name
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pandas.io.formats.style import Styler
 
     from crossmem.comparison import Comparison
     from crossmem.results import Run
+    from crossmem.tables import Table
 
 
 _MOST_LISTED = 12
@@ -52,7 +52,7 @@ def headline(run: Run) -> list[str]:
     ]
 
 
-def intervals(run: Run) -> Styler | None:
+def intervals(run: Run) -> Table | None:
     """Return the table of paired differences with their intervals, None where the notice says why."""
     if stats.why_none(run):
         return None

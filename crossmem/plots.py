@@ -61,22 +61,23 @@ def strip(run: Run) -> Picture:
     with mpl.rc_context(_STYLE):
         figure = _figure(10, 1.55 + 0.34 * len(grid), (0.65, 1.0, 0.1, 0.55))
         axes = figure.subplots()
-        sns.heatmap(
-            grid.map(analysis.OUTCOMES.index),
-            ax=axes,
+        # Not seaborn's heatmap, which draws the whole figure once more to see whether labels overlap.
+        axes.pcolormesh(
+            grid.map(analysis.OUTCOMES.index).to_numpy(),
             cmap=ListedColormap([COLOURS[outcome] for outcome in analysis.OUTCOMES]),
             vmin=-0.5,
             vmax=len(analysis.OUTCOMES) - 0.5,
-            cbar=False,
             linewidths=1.5,
-            linecolor="white",
+            edgecolors="white",
         )
+        axes.invert_yaxis()
+        sns.despine(ax=axes, left=True, bottom=True)
         for (row, column), outcome in np.ndenumerate(grid.to_numpy()):
             if letter := LETTERS[outcome]:  # light letters on dark cells, dark ones on light
                 ink = "white" if outcome in {"stale attempt", "failed", "other retry"} else "black"
                 axes.text(column + 0.5, row + 0.5, letter, ha="center", va="center", size=8, color=ink)
         _mark_drifts(axes, run, offset=0.0)
-        _label_episodes(axes, first)
+        _label_cells(axes, grid.index, first)
         axes.set_title(_titled(run, "What became of each episode"), pad=18)
         _outcome_legend(figure, set(grid.stack()))
     return Picture(figure, _strip_alt(run, first))
@@ -291,7 +292,7 @@ def _mark_budget(axes: Axes, rows: pd.DataFrame) -> None:
         )
 
 
-def _label_episodes(axes: Axes, rows: pd.DataFrame) -> None:
+def _label_cells(axes: Axes, arms: pd.Index, rows: pd.DataFrame) -> None:
     tasks = rows.drop_duplicates("index")
     axes.set_xticks(
         tasks["index"] + 0.5,
@@ -302,7 +303,7 @@ def _label_episodes(axes: Axes, rows: pd.DataFrame) -> None:
         rotation=0,
         fontsize=7 if len(tasks) <= 24 else 5,
     )
-    axes.set_yticks(axes.get_yticks(), [each.get_text() for each in axes.get_yticklabels()], rotation=0)
+    axes.set_yticks(np.arange(len(arms)) + 0.5, arms)
     axes.tick_params(length=0)
     axes.set(xlabel="episode and family of its task", ylabel="")
 

@@ -47,7 +47,6 @@ from crossmem.runs import (
     resumable,
     sweep,
 )
-from crossmem.upstream.checkout import Checkout, announce
 from crossmem.upstream.process import NotServedError
 
 if TYPE_CHECKING:
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from crossmem.records import EpisodeRecord
     from crossmem.results import Run
     from crossmem.streams import Stream
+    from crossmem.upstream.checkout import Checkout
 
 
 def phase1(**given: Any) -> Run:
@@ -96,6 +96,8 @@ def run(phase: str, **given: Any) -> Run:
     resumed = resumable(parameters, stream) if parameters.resume else None
     checkout = parameters.checkout()
     if checkout:
+        from crossmem.upstream.checkout import announce
+
         if resumed:
             check_same_tree(resumed, checkout)
         announce(checkout, len(lines(parameters)) * parameters.replicates)

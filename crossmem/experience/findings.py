@@ -14,9 +14,8 @@ from crossmem.prose import Prose, against, count, joined
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pandas.io.formats.style import Styler
-
     from crossmem.results import Run
+    from crossmem.tables import Table
 
 
 def finding(run: Run) -> Prose:
@@ -26,7 +25,7 @@ def finding(run: Run) -> Prose:
     return Prose(tuple(filter(None, said)) or ("No memory of attempts is among the arms.",))
 
 
-def spread(run: Run) -> Prose | Styler:
+def spread(run: Run) -> Prose | Table:
     """Return attempts and stale attempts with their intervals, or the words why there are none."""
     from crossmem import stats, tables
 
@@ -173,7 +172,7 @@ def _nothing_fitted(run: Run) -> str:
     return f"In {budget} tokens nothing fitted of what {together(arms)} selected."
 
 
-def successes(run: Run) -> Prose | Styler:
+def successes(run: Run) -> Prose | Table:
     """Return the success rate by drift epoch, or the words that it was 1 everywhere."""
     from crossmem import tables
 

@@ -21,11 +21,10 @@ from crossmem.harness import refold
 from crossmem.prose import Prose
 
 if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
-
     from crossmem.experience.nodes import NodeJournal
     from crossmem.records import Attempt
     from crossmem.results import Run
+    from crossmem.tables import Table
 
 
 def restarted(run: Run, before: int | None = None) -> pd.DataFrame:
@@ -43,7 +42,7 @@ def restarted(run: Run, before: int | None = None) -> pd.DataFrame:
     return table
 
 
-def differing(run: Run, before: int | None = None) -> Prose | Styler:
+def differing(run: Run, before: int | None = None) -> Prose | Table:
     """Return the rows of `restarted` in which anything differs, or the words that nothing does."""
     table = restarted(run, before)
     columns = ["entries differ", "texts differ", "reminders differ"]

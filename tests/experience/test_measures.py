@@ -204,7 +204,7 @@ def test_replicates_differ_where_a_parent_is_drawn_and_only_there() -> None:
     assert spread[["A2", "simple.fixed"]].eq(1).all()
     shown = ex.findings.spread(drawn)
     assert not isinstance(shown, Prose)
-    assert len(re.findall(r"\[[\d.,]+, [\d.,]+\]", shown.to_html())) == 2 * len(drawn.arms)
+    assert len(re.findall(r"\[[\d.,]+, [\d.,]+\]", shown._repr_html_())) == 2 * len(drawn.arms)
 
     again = ex.run(**given, seed=1)
     assert "1 of them are too few" in (stats.why_none(again) or "")
@@ -236,7 +236,7 @@ def test_after_a_restart_the_fixed_memories_say_word_for_word_the_same(run: Run)
     shown = ex.restart.differing(run)
     assert not isinstance(shown, Prose)
     differ = set(table.index[table[differing].any(axis="columns")])
-    assert set(re.findall(r">(\w+\.[\w.]+)</th>", shown.to_html())) == differ
+    assert set(re.findall(r">(\w+\.[\w.]+)</th>", shown._repr_html_())) == differ
 
 
 def test_where_no_prompt_differs_words_say_so(run: Run) -> None:

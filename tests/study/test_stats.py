@@ -258,7 +258,7 @@ def test_from_five_replicates_on_every_difference_carries_interval_and_verdict(
         ) in said
     shown = findings.intervals(run)
     assert shown is not None
-    html = shown.to_html()
+    html = shown._repr_html_()
     assert html.count("differs from zero") + html.count("cannot be told from zero") == 9
     assert "8 replicates, 95 % interval" in html
 
@@ -285,11 +285,11 @@ def test_no_text_of_a_report_says_nan_or_inf(spoilt: str, measured: Measured) ->
         str(findings.finding(run)),
         findings.finding(run)._repr_html_(),
         findings.done(run),
-        shown.to_html(),
-        tables.show(analysis.summary(run), "all").to_html(),
-        tables.show(analysis.dividend(run), "dividend").to_html(),
-        tables.show(analysis.slot_outcomes(run), "slots").to_html(),
-        *(tables.by_epoch(run, figure).to_html() for figure in stats.FIGURES),
+        shown._repr_html_(),
+        tables.show(analysis.summary(run), "all")._repr_html_(),
+        tables.show(analysis.dividend(run), "dividend")._repr_html_(),
+        tables.show(analysis.slot_outcomes(run), "slots")._repr_html_(),
+        *(tables.by_epoch(run, figure)._repr_html_() for figure in stats.FIGURES),
         slots.folds(run)._repr_html_(),
         dividend.alt,
         *(draw(run).alt for draw in (plots.strip, plots.epochs, plots.memory)),
