@@ -24,8 +24,8 @@ from crossmem.domains import acme_streams, combined, domain, recipe_streams
 from crossmem.drift import read_table
 from crossmem.memory.arms import ARMS
 from crossmem.parameters import Phase1
+from crossmem.stage import make_replay, prompter_for, world_of
 from crossmem.streams import BudgetStep, DriftEvent, Episode, Stream
-from crossmem.study import make_replay, prompter_for, world_of
 
 if TYPE_CHECKING:
     from crossmem.client import ApiClient

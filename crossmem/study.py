@@ -25,16 +25,13 @@ from crossmem.agents.meter import BudgetSpentError
 from crossmem.agents.patience import StoppedError
 from crossmem.agents.prompts import Prompter
 from crossmem.agents.staff import Staff, expectation, staff
-from crossmem.api import tables_of
-from crossmem.api.server import serving
 from crossmem.client import ApiClient
-from crossmem.domains import domain
-from crossmem.drift import World, private_copy
+from crossmem.drift import World
 from crossmem.errors import CrossmemError, InputError
 from crossmem.harness import Replay
 from crossmem.journal import Journal, JournalError
 from crossmem.memory.arms import Arm
-from crossmem.parameters import Parameters, budget_steps, read
+from crossmem.parameters import Parameters, read
 from crossmem.runs import (
     check_same_tree,
     diff_source,
@@ -47,13 +44,12 @@ from crossmem.runs import (
     resumable,
     sweep,
 )
+from crossmem.stage import make_replay, prompter_for, world_of
 from crossmem.upstream.process import NotServedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from crossmem.agents.base import Agent
-    from crossmem.api.stripe_access import StripeAccess
     from crossmem.records import EpisodeRecord
     from crossmem.results import Run
     from crossmem.streams import Stream
@@ -110,27 +106,6 @@ def run(phase: str, **given: Any) -> Run:
                 return _Study(parameters, stream, folder, workers, checkout).run()
         except Timeout:
             raise InputError(f"the run in {folder} is still going on in another process") from None
-
-
-@contextmanager
-def world_of(
-    stream: Stream, tables: Path, stripe: StripeAccess | None = None
-) -> Iterator[tuple[ApiClient, World]]:
-    """Yield a client of an embedded API of its own, over tables in `tables`, which must not exist."""
-    world = private_copy(tables_of(stream.domain), tables, domain(stream.domain).companions)
-    with (
-        serving(stream.domain, tables, stripe) as server,
-        ApiClient(server.url, server.admin_token) as api,
-    ):
-        yield api, world
-
-
-def prompter_for(parameters: Parameters, stream: Stream, api: ApiClient) -> Prompter:
-    """Return what writes the prompts, from what the API discloses of itself."""
-    what = domain(stream.domain)
-    endpoints = dict.fromkeys(what.endpoint(episode.task) for episode in stream.episodes)
-    disclosures = {endpoint: api.disclosure(endpoint) for endpoint in endpoints}
-    return Prompter(what, disclosures, parameters.hint_style)
 
 
 def _probe(
@@ -324,27 +299,3 @@ class _Study:
         """Remove the run's folder; renamed first: half removed, it would pass for an unfinished run."""
         done = self.folder.rename(self.folder.with_name(f".done-{self.folder.name}"))
         shutil.rmtree(done)
-
-
-def make_replay(
-    parameters: Parameters,
-    stream: Stream,
-    arm: Arm,
-    agent: Agent,
-    over: tuple[ApiClient, World],
-    replicate: int = 0,
-) -> Replay:
-    """Compose memory and agent of one arm over a server that is up."""
-    what = domain(stream.domain)
-    api, world = over
-    return Replay(
-        stream=stream,
-        domain=what,
-        memory=arm.memory(what, parameters.keying, f"{parameters.seed}/{replicate}"),
-        agent=agent,
-        api=api,
-        world=world,
-        budget=budget_steps(parameters.budget) or stream.budget,
-        max_attempts=parameters.max_attempts,
-        replicate=replicate,
-    )

@@ -40,7 +40,7 @@ from crossmem.memory.entry import Entry
 from crossmem.memory.memory import BudgetSet, Carried, Memory, Observation
 from crossmem.parameters import read
 from crossmem.report import execute
-from crossmem.study import make_replay, prompter_for
+from crossmem.stage import make_replay, prompter_for
 
 if TYPE_CHECKING:
     from crossmem.records import EpisodeRecord

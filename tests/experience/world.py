@@ -12,7 +12,7 @@ from crossmem.experience.cards import Deck
 from crossmem.experience.nodes import Node, NodeJournal
 from crossmem.memory.entry import Entry, Key
 from crossmem.parameters import read
-from crossmem.study import make_replay, prompter_for, world_of
+from crossmem.stage import make_replay, prompter_for, world_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,8 @@ import pytest
 from crossmem import streams
 from crossmem.agents.prompts import HINT_STYLES
 from crossmem.parameters import read
-from crossmem.study import prompter_for, run, world_of
+from crossmem.stage import prompter_for, world_of
+from crossmem.study import run
 
 from .fakes import Asked, ChatCompletions, Messages, competent
 from .helpers import KEY, MODELS, live

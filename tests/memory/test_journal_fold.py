@@ -18,7 +18,7 @@ from crossmem.journal import Journal
 from crossmem.memory.arms import ARMS, ORACLE, Arm
 from crossmem.memory.memory import Memory
 from crossmem.parameters import read
-from crossmem.study import make_replay, prompter_for
+from crossmem.stage import make_replay, prompter_for
 
 from .world import assert_consistent, state
 

@@ -59,7 +59,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.fixture
 def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server must not start in this process."""
-    monkeypatch.setattr("crossmem.study.serving", lambda *_: pytest.fail("a server was started"))
+    monkeypatch.setattr("crossmem.stage.serving", lambda *_: pytest.fail("a server was started"))
 
 
 @pytest.mark.usefixtures("nothing_starts")

@@ -288,7 +288,7 @@ def fatal(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
                 servers[f"{arm}-{replicate}"].stop()
             return submit(self, endpoint, request, headers)
 
-        monkeypatch.setattr("crossmem.study.serving", remembered)
+        monkeypatch.setattr("crossmem.stage.serving", remembered)
         monkeypatch.setattr(ApiClient, "submit", stopping)
 
     return at
@@ -472,7 +472,7 @@ def test_resume_takes_the_newest_of_several(stopped: Path, results: Path) -> Non
 
 @pytest.fixture
 def never_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crossmem.study.serving", lambda *_: pytest.fail("a server was started"))
+    monkeypatch.setattr("crossmem.stage.serving", lambda *_: pytest.fail("a server was started"))
 
 
 @pytest.fixture
