@@ -50,6 +50,7 @@ def fresh_kernel() -> Iterator[AsyncKernelManager]:
         connection_file=str(folder / "kernel.json"),
         shutdown_wait_time=10.0,
     )
+    _quieten_event_loop()
     try:
         yield kernel
     finally:
@@ -67,13 +68,21 @@ def _kill(kernel: AsyncKernelManager) -> None:
         process.wait()
 
 
+def _quieten_event_loop() -> None:
+    """Have the loop that nbclient works in say nothing of the tasks that an interrupt ends.
+
+    From the start: a task that is forgotten with its error in it is told of whenever it is collected.
+    """
+    loop = ensure_event_loop()
+    if not loop.is_running():  # the caller's own: nbclient works in another thread
+        loop.set_exception_handler(lambda _loop, _context: None)
+
+
 def _close_event_loop() -> None:
     """Close the loop that nbclient opens in every thread, with what an interrupt left in it."""
     loop = ensure_event_loop()
-    if loop.is_running():  # the caller's own: nbclient has worked in another thread
+    if loop.is_running():
         return
-    # What an interrupt ended is no news: without a handler its tasks are logged with a traceback.
-    loop.set_exception_handler(lambda _loop, _context: None)
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()
