@@ -41,14 +41,15 @@ class Said:
 
 @dataclass(frozen=True)
 class Tool:
-    """What the model's answer is called, and what it is for."""
+    """What the model's answer is called, what it is for, and how long it may be, in tokens."""
 
     name: str
     description: str
+    max_tokens: int = MAX_OUTPUT_TOKENS
 
 
 SUBMIT = Tool("submit_request", "Send one request to the API.")
-WRITE = Tool("keep_summary", "Keep what you have written.")
+WRITE = Tool("keep_summary", "Keep what you have written.", 512)
 
 
 @dataclass(frozen=True)

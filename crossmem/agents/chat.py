@@ -63,7 +63,7 @@ class Chat:
                 model=self.model,
                 messages=cast("Any", messages),
                 response_format=cast("Any", {"type": "json_schema", "json_schema": schema}),
-                max_completion_tokens=self.max_tokens,
+                max_completion_tokens=min(self.max_tokens, prompt.tool.max_tokens),
                 seed=self.seed,
                 timeout=timeout,
             )

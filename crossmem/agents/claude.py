@@ -11,7 +11,6 @@ from typing import Any, cast
 import anthropic
 
 from crossmem.agents.backend import (
-    MAX_OUTPUT_TOKENS,
     Evidence,
     Prompt,
     ProviderError,
@@ -52,7 +51,7 @@ class Claude:
         try:
             message = self._client.messages.create(
                 model=self.model,
-                max_tokens=MAX_OUTPUT_TOKENS,
+                max_tokens=prompt.tool.max_tokens,
                 system=cast("Any", _system(prompt)),
                 tools=[
                     {

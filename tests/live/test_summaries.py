@@ -52,6 +52,7 @@ def test_the_model_is_asked_for_each_summary_once_and_reads_it_in_the_next_promp
     for each in asked:
         assert INSTRUCTION in each.system
         assert "The attempt (" in each.task
+        assert each.body["max_tokens" if api == "Messages" else "max_completion_tokens"] == 512
         schema = each.body["tools"][0]["input_schema"] if api == "Messages" else None
         assert schema is None or list(schema["required"]) == list(FIELDS)
     first = f"{FIELDS[0]} of {asked[0].task[:40]}"
