@@ -209,9 +209,11 @@ class Serving:
         ]
         if values:
             return "; ".join(values)
-        if self._quotable(node):
-            return node.plan or "sent as given"
-        return "what it was sent with no longer holds"
+        if not self._quotable(node):
+            return "what it was sent with no longer holds"
+        if self.arm.governed != "none" and not node.accepted:
+            return f"refused for {', '.join(node.errors) or 'no known rule'}"
+        return node.plan or "sent as given"
 
     def _board(self, episode: int) -> list[Item]:
         if self.arm.component not in {"cards", "rich"}:

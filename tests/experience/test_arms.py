@@ -78,6 +78,30 @@ def test_a_governed_memory_serves_no_outdated_value_after_a_stamp_exposed_it(
         exposed |= stamps(record)
 
 
+@pytest.mark.parametrize("name", LESSONS)
+def test_no_word_of_a_governed_memory_names_what_its_ledger_has_dropped(
+    tmp_path: Path, name: str
+) -> None:
+    lived = live(tmp_path, TABLE[name], "phase3_m1")
+    memory = fresh(TABLE[name], lived.stream)
+    assert isinstance(memory, ExperienceMemory)
+    banned: set[str] = set()
+    for record in lived.records:
+        task = lived.stream.episodes[record.index].task
+        texts = [memory.recall(task).text]
+        for attempt in record.attempts:
+            refold(memory, task, [attempt])
+            if attempt is not record.attempts[-1]:
+                texts.append(memory.remind(task))
+        lines = [line for text in texts for line in text.splitlines() if "refused for" not in line]
+        assert not [(value, line) for value in banned for line in lines if value in line], record.index
+        lessons = {lesson for node in memory.stores.journal.nodes for lesson in node.lessons}
+        strings = {each for each in lessons if isinstance(each.value, str)}
+        served = {str(each.value) for each in strings if memory._current(each)}
+        banned = {str(each.value) for each in strings} - served
+    assert banned
+
+
 def stamps(record: EpisodeRecord) -> dict[str, str]:
     return {
         table: stamp
