@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import seaborn as sns
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from crossmem import analysis
+from crossmem import analysis, stats
 from crossmem.picture import Picture
 from crossmem.prose import Prose, count
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from collections.abc import Callable, Iterable
+
     from matplotlib.axes import Axes
     from matplotlib.container import BarContainer
 
@@ -84,20 +86,22 @@ def strip(run: Run) -> Picture:
 
 
 def tokens(run: Run) -> Picture:
-    """Draw tokens per success before and after the first drift."""
+    """Draw tokens per success before and after the first drift, with intervals where there are any."""
     rows = analysis.episodes(run)
     rows["window"] = rows["drift_epoch"].map(lambda epoch: "after the drift" if epoch else "before")
     table = analysis.measure(rows, ["arm", "window"])["tokens_per_success"]
+    units = stats.per_replicate(rows, ["arm", "window"])["tokens_per_success"]
     with mpl.rc_context(_STYLE):
         figure = _figure(8, 3.6, (0.75, 0.55, 0.1, 0.4))
         axes = figure.subplots()
         sns.barplot(
-            table.rename("tokens").reset_index(),
+            units.rename("tokens").reset_index(),
             x="arm",
             y="tokens",
             hue="window",
             hue_order=["before", "after the drift"],
             palette=[_BLIND[7], _BLIND[0]],
+            errorbar=_errorbar(run),
             ax=axes,
         )
         for bars in axes.containers:
@@ -138,8 +142,15 @@ def memory(run: Run) -> Picture:
 
 
 def epochs(run: Run, family: str | None = None) -> Picture:
-    """Draw tokens per success and first-try rate per drift epoch, of one family only if named."""
+    """Draw tokens per success and first-try rate per drift epoch, of one family only if named.
+
+    With intervals where there are any.
+    """
     table = analysis.windows(run, family).reset_index()
+    rows = analysis.episodes(run)
+    rows = rows[rows["family"] == family] if family else rows
+    units = stats.per_replicate(rows, ["arm", "drift_epoch"]).reset_index()
+    bars = {"errorbar": _errorbar(run), "err_style": "bars"}
     panels = (
         ("tokens_per_success", f"{_source(run)} tokens per success"),
         ("first_try_rate", "first-try rate"),
@@ -147,7 +158,7 @@ def epochs(run: Run, family: str | None = None) -> Picture:
     with mpl.rc_context(_STYLE):
         figure = _figure(10, 3.8, (0.75, 0.55, 0.1, 0.45))
         for axes, (column, label) in zip(figure.subplots(1, 2), panels, strict=True):
-            _lines(axes, table, "drift_epoch", column, marker="o", linewidth=1.8)
+            _lines(axes, units, "drift_epoch", column, marker="o", linewidth=1.8, **bars)
             axes.set(xlabel="drift epoch", ylabel=label, xticks=sorted(table["drift_epoch"].unique()))
             axes.margins(y=0.12)
             if column == "first_try_rate":
@@ -208,6 +219,16 @@ def side_by_side(table: pd.DataFrame, title: str) -> Picture:
     return Picture(figure, f"Bars of attempts by arm, one colour per run: {said}.")
 
 
+def _errorbar(run: Run) -> Callable[[Iterable[float]], tuple[float, float]] | None:
+    """Return what draws the interval of replicate values, None where the notice says why."""
+    return None if stats.why_none(run) else _bounds
+
+
+def _bounds(values: Iterable[float]) -> tuple[float, float]:
+    found = stats.interval(pd.Series(list(values)))
+    return found.low, found.high
+
+
 def _lines(axes: Axes, rows: pd.DataFrame, x: str, y: str, **style: Any) -> None:
     """Draw a line per arm, the oracle in black."""
     names = [str(arm) for arm in rows["arm"].cat.categories if (rows["arm"] == arm).any()]
@@ -221,9 +242,8 @@ def _lines(axes: Axes, rows: pd.DataFrame, x: str, y: str, **style: Any) -> None
         hue_order=names,
         style_order=names,
         palette={**colours, "oracle": "black"},
-        errorbar=None,
         ax=axes,
-        **style,
+        **{"errorbar": None, **style},
     )
     axes.legend(title=None, frameon=False, fontsize=8, ncols=2)
     sns.despine(ax=axes)

@@ -7,6 +7,7 @@ a replicate saw the same stream. Under `MIN_REPLICATES` no interval is given, an
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -79,9 +80,9 @@ def differences(run: Run) -> pd.DataFrame:
     )
 
 
-def per_replicate(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the figures of `analysis.measure` per (arm, replicate)."""
-    return analysis.measure(rows.assign(unit=rows["replicate"]), ["arm", "unit"])
+def per_replicate(rows: pd.DataFrame, by: Sequence[str] = ("arm",)) -> pd.DataFrame:
+    """Return the figures of `analysis.measure` per group and replicate, which is called `unit`."""
+    return analysis.measure(rows.assign(unit=rows["replicate"]), [*by, "unit"])
 
 
 def interval(values: pd.Series[float]) -> Interval:

@@ -7,6 +7,7 @@ import random
 import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
@@ -243,6 +244,24 @@ def test_from_five_replicates_on_every_headline_figure_carries_its_interval(meas
         figures = line.split(": ", 1)[1]
         for arm in LINES:
             assert re.search(rf"\b{arm} [\d.,]+ \[[\d.,]+, [\d.,]+\]", figures), (arm, line)
+
+
+@pytest.mark.parametrize("replicates", [1, 4, 5])
+def test_figures_draw_the_intervals_that_there_are_and_no_others(
+    measured: Measured, replicates: int
+) -> None:
+    run = measured(replicates)
+    (bars,) = plots.tokens(run).figure.axes
+    drawn = [np.asarray(line.get_ydata(), dtype=float) for line in bars.lines]
+    if replicates < 5:
+        assert drawn == []
+    else:
+        rows = analysis.episodes(run)
+        known = stats.intervals(rows[rows["drift_epoch"] == 0], "tokens_per_success")
+        ends = [pytest.approx((each.min(), each.max())) for each in drawn]
+        assert all((each.low, each.high) in ends for each in known.values())
+    for axes in plots.epochs(run).figure.axes:
+        assert bool(axes.collections) is (replicates == 5)
 
 
 def test_from_five_replicates_on_every_difference_carries_interval_and_verdict(
