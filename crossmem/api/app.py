@@ -109,7 +109,8 @@ def create_app(
             "auto_configure": False,
         },
     )
-    app.include_router(spoken.routes(store, payments))
+    # Not `include_router`: it builds the routes once more at the first request, outside of any lock.
+    app.router.routes.extend(spoken.routes(store, payments).routes)
     _add_reading(app, spoken, store)
     _add_reload(app, store, admin_token.encode())
     _add_errors(app)
