@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from crossmem import streams
 from crossmem.domains import domain
 from crossmem.errors import InputError, unknown
-from crossmem.harness import refold
+from crossmem.harness import refold, retell
 from crossmem.parameters import PHASES
 from crossmem.runs import lines
 
@@ -45,4 +45,19 @@ def memory(run: Run, arm: str, before: int | None = None, replicate: int = 0) ->
     for index, attempts in groupby(seen, key=lambda each: each.episode):
         if index < end:
             refold(made, stream.episodes[index].task, list(attempts))
+    return made
+
+
+def asked(run: Run, arm: str, episode: int, replicate: int = 0) -> Remembers:
+    """Return the memory of an arm as it was when it was asked for the first prompt of `episode`.
+
+    It has been told what comes before that prompt: a byte budget, diffs, versions, summaries. Raises
+    InputError as `memory`, and for the end of the run, where nothing is asked.
+    """
+    made = memory(run, arm, episode, replicate)
+    if episode == run.length:
+        raise InputError(f"episode {episode}: the run has episodes 0 to {run.length - 1}")
+    at = (arm, replicate, episode)
+    seen = (e for e in run.results.attempts if (e.arm, e.replicate, e.episode) == at)
+    retell(made, next(seen))
     return made
