@@ -75,6 +75,8 @@ def loaded(content: Mapping[str, Any]) -> Node:
     plain = dict(content)
     if plain.pop("schema", None) != SCHEMA:
         raise ValueError(f"schema {content.get('schema')!r}, not {SCHEMA}")
+    if not isinstance(plain["metric"], int | float) or not isinstance(plain["info"], dict):
+        raise TypeError("its metric is no number, or its info no object")
     plain["parents"] = tuple(plain["parents"])
     plain["keys"] = tuple(map(tuple, plain["keys"]))
     plain["lessons"] = tuple(Entry(**{**each, "key": tuple(each["key"])}) for each in plain["lessons"])
@@ -182,9 +184,19 @@ def read_lines(path: Path) -> tuple[list[tuple[int, dict[str, Any]]], list[Damag
             bad.append(Damage(number, "torn: the line has no end"))
         elif checksum != b"%08x" % zlib.crc32(text):
             bad.append(Damage(number, "altered: its checksum is another"))
+        elif (content := _object(text)) is None:
+            bad.append(Damage(number, "no record: its checksum holds, but it is no JSON object"))
         else:
-            good.append((number, json.loads(text)))
+            good.append((number, content))
     return good, bad
+
+
+def _object(text: bytes) -> dict[str, Any] | None:
+    try:
+        content = json.loads(text)
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None
 
 
 class NodeFile:

@@ -204,9 +204,12 @@ class SummaryCache:
     def load(self, path: Path) -> list[Damage]:
         """Read summaries back; the damaged records are named and left out."""
         records, bad = read_lines(path)
-        for _, each in records:
-            lessons = tuple(Entry(**{**one, "key": tuple(one["key"])}) for one in each["lessons"])
-            self.kept[each["key"]] = Summary(each["overview"], each["comparison"], lessons)
+        for number, each in records:
+            try:
+                lessons = tuple(Entry(**{**one, "key": tuple(one["key"])}) for one in each["lessons"])
+                self.kept[each["key"]] = Summary(each["overview"], each["comparison"], lessons)
+            except (KeyError, TypeError) as error:
+                bad.append(Damage(number, f"no summary: {error!r}"))
         return bad
 
 
