@@ -184,3 +184,16 @@ def test_the_key_of_a_skill_is_the_key_of_its_entry(folder: Path) -> None:
     (skill,) = read_skills(folder).values()
     assert skill.lesson is not None
     assert key_of(skill.lesson.key) == skill.key
+
+
+@pytest.mark.parametrize(("left_out", "stays"), [("table", True), ("version", False)])
+def test_without_its_table_a_skill_stays_and_without_its_version_the_first_stamp_ends_it(
+    folder: Path, left_out: str, stays: bool
+) -> None:
+    lines = [line for line in OATS.splitlines() if not line.startswith(left_out)]
+    (folder / "oats.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    memory = held.memory(with_skills(folder, arms="skills.faithful.A2"), "skills.faithful.A2", 4)
+    assert isinstance(memory, ExperienceMemory)
+    lesson = read_skills(folder)["brand / oats"].lesson
+    assert lesson is not None
+    assert (lesson in memory._unproven) is stays
