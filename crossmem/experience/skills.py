@@ -182,7 +182,7 @@ def _again(done: Injected, skill: Skill, *, faithful: bool) -> Injected:
     block = _block(skill, faithful=faithful)
     if faithful or block in done.prompt:
         return _with(done, done.prompt, skipped=skill.key)
-    old = re.compile(rf"^{re.escape(skill.heading)}$.*?(?=\n\n## |\Z)", re.MULTILINE | re.DOTALL)
+    old = re.compile(rf"^{re.escape(skill.heading)}$.*?(?=\n\n## Skill: |\Z)", re.MULTILINE | re.DOTALL)
     return _with(done, old.sub(lambda _: block, done.prompt, count=1), replaced=skill.key)
 
 

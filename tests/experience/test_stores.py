@@ -213,6 +213,16 @@ def test_fixed_a_new_version_replaces_the_block_in_place_and_the_same_one_change
     assert inject(again.prompt, {NEW.key: NEW}, NEW.key, faithful=False).skipped == (NEW.key,)
 
 
+def test_fixed_a_block_is_replaced_with_the_headings_of_its_own_text() -> None:
+    long = Skill(OLD.key, "- use X 1\n\n## Details\n\n- X 1 it is", "1")
+    other = Skill("name cream", "- use coconut")
+    both = {long.key: long, other.key: other}
+    prompt = inject("Task.", both, long.key, other.key, faithful=False).prompt
+    again = inject(prompt, {NEW.key: NEW}, NEW.key, faithful=False).prompt
+    assert "X 1" not in again
+    assert again.endswith("- use coconut")
+
+
 def test_a_skill_that_is_missing_is_named() -> None:
     assert inject("Task.", {}, "brand oats", faithful=False).missing == ("brand oats",)
 
