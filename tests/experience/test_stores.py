@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -151,7 +152,16 @@ def test_the_fixed_board_forgets_old_errors_and_the_best_of_another_world() -> N
 def test_a_summary_says_what_it_was_accepted_with_and_what_changed() -> None:
     made = template(node(1), node(0, 0.5), [lesson("X 1")])
     assert made.overview == 'Accepted with brand oats = "X 1".'
-    assert made.comparison == "Better than attempt 0 by 0.50: brand of oats: X 1."
+    assert made.comparison == "Better than its parent by 0.50: brand of oats: X 1."
+
+
+def test_of_two_attempts_of_one_content_a_summary_says_what_holds_of_both() -> None:
+    sent = node(0).request
+    twins = [(node(at + 1, 1.0, at), node(at, 0.5, request=sent)) for at in (0, 7)]
+    twins = [(replace(each, request=sent, plan="p"), parent) for each, parent in twins]
+    cache = SummaryCache(faithful=False)
+    assert len({cache.key(each, parent, [], {}) for each, parent in twins}) == 1
+    assert len({template(each, parent, []) for each, parent in twins}) == 1
 
 
 @pytest.mark.parametrize(
