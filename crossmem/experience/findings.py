@@ -141,8 +141,8 @@ def _idle(run: Run) -> str:
     if not idle:
         return ""
     return (
-        f"{together(idle)} put no lesson before any first attempt: all that they serve is words about "
-        "earlier attempts."
+        f"{together(idle)} put no lesson before any first attempt, at most words about earlier "
+        "attempts."
     )
 
 

@@ -73,7 +73,7 @@ def _told(title: str, node: Node) -> str:
         "accepted" if node.accepted else f"refused for {', '.join(node.errors) or 'no rule known'}"
     )
     return (
-        f"{title} ({node.id}, {node.operator}, {outcome}, metric {node.metric:.2f})\n"
+        f"{title} ({node.operator}, {outcome}, metric {node.metric:.2f})\n"
         f"Merged in: {node.plan or 'nothing'}\n"
         f"Request: {canonical_json(node.request)}\n"
         f"Answer: {trimmed(node.output)}\n\n"
