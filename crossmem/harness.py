@@ -197,10 +197,15 @@ class Replay:
 def refold(memory: Remembers, task: Task, attempts: Sequence[Attempt]) -> None:
     """Fold a recorded episode into `memory`: the state ends as it did when the episode was live."""
     for attempt in attempts:
-        for told in attempt.told:
-            memory.fold(told_event(told))
+        retell(memory, attempt)
         if attempt.status is not None:
             memory.fold(_observation(task, attempt, read_response(attempt.status, attempt.response)))
+
+
+def retell(memory: Remembers, attempt: Attempt) -> None:
+    """Fold what `memory` was told before a recorded attempt, but not the attempt itself."""
+    for told in attempt.told:
+        memory.fold(told_event(told))
 
 
 def _observation(task: Task, attempt: Attempt, response: Response) -> Observation:

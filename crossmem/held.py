@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crossmem import streams
 from crossmem.domains import domain
 from crossmem.errors import InputError, unknown
-from crossmem.harness import refold
+from crossmem.harness import refold, retell
 from crossmem.parameters import PHASES
 from crossmem.runs import lines
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from crossmem.memory.memory import Remembers
     from crossmem.results import Run
 
@@ -21,12 +23,15 @@ def memory(run: Run, arm: str, before: int | None = None, replicate: int = 0) ->
     """Return the memory of an arm as it was before the episode `before`, at the end if None.
 
     What the memory was told and what it saw stand in the results file; no server is asked. Raises
-    InputError for an arm, replicate or episode that the run lacks, and for a stream that has changed.
+    InputError for an arm, replicate or episode that the run lacks, and for a stream or skills that have
+    changed.
     """
     parameters = PHASES[run.config["phase"]].model_validate(run.config["parameters"])
     known = {each.name: each for each in lines(parameters)}
     if arm not in known:
         raise unknown("arm", arm, known)
+    if (began := _skills(run.config["arms"], arm)) != _skills([known[arm].describe()], arm):
+        raise InputError(f"{run.path.name}: {arm} began with other skills than lie there now: {began}")
     stream = streams.load(run.config["stream"])
     if streams.digest(stream) != run.config["stream_sha256"]:
         raise InputError(f"{run.path.name} was run on another version of the stream {stream.name}")
@@ -46,3 +51,23 @@ def memory(run: Run, arm: str, before: int | None = None, replicate: int = 0) ->
         if index < end:
             refold(made, stream.episodes[index].task, list(attempts))
     return made
+
+
+def asked(run: Run, arm: str, episode: int, replicate: int = 0) -> Remembers:
+    """Return the memory of an arm as it was when it was asked for the first prompt of `episode`.
+
+    It has been told what comes before that prompt: a byte budget, diffs, versions, summaries. Raises
+    InputError as `memory`, and for the end of the run, where nothing is asked.
+    """
+    made = memory(run, arm, episode, replicate)
+    if episode == run.length:
+        raise InputError(f"episode {episode}: the run has episodes 0 to {run.length - 1}")
+    at = (arm, replicate, episode)
+    seen = (e for e in run.results.attempts if (e.arm, e.replicate, e.episode) == at)
+    retell(made, next(seen))
+    return made
+
+
+def _skills(described: Sequence[Mapping[str, Any]], arm: str) -> str | None:
+    """Return the skills that an arm began with, as a run's config names them."""
+    return next((each.get("skills") for each in described if each["name"] == arm), None)

@@ -165,12 +165,25 @@ def resumable(parameters: Parameters, stream: Stream) -> Path:
         except FileNotFoundError:
             continue  # that run has just finished
         if {name: config.get(name) for name in wanted} == wanted:
+            _check_same_arms(path.parent, config, parameters)
             return path.parent
     listed = ", ".join(path.parent.name for path in unfinished) or "none"
     raise InputError(
         f"resume: no unfinished run of {parameters.phase} with these parameters in {_runs()} "
         f"(unfinished there: {listed})"
     )
+
+
+def _check_same_arms(folder: Path, config: dict[str, Any], parameters: Parameters) -> None:
+    """Raise InputError where an arm is not what it was when the run began: its skills, for one."""
+    now_are = {arm.name: arm.describe() for arm in lines(parameters)}
+    for was in config["arms"]:
+        changed = [name for name, value in was.items() if now_are[was["name"]].get(name) != value]
+        if changed:
+            raise InputError(
+                f"resume: {was['name']} has other {', '.join(changed)} than when the run in {folder} "
+                "began; put them back, or start anew without resume"
+            )
 
 
 def _runs() -> Path:

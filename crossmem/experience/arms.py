@@ -75,7 +75,9 @@ class ExperienceArm(Arm):
 
     def describe(self) -> dict[str, str | None]:
         """Return the composition by name; a budget of tokens only where it is in force."""
-        begins = ", ".join(f"{skill.key} ({skill.mark})" for skill in self.skills)
+        begins = ", ".join(
+            f"{skill.key} ({skill.version or 'none'} {skill.digest})" for skill in self.skills
+        )
         tokens = None if self.faithful else str(self.tokens)
         return {**super().describe(), "tokens": tokens, "skills": begins or None}
 

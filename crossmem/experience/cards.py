@@ -80,10 +80,7 @@ def family_of(node: Node, *, faithful: bool) -> str:
 
 
 def signature_of(node: Node, *, faithful: bool) -> str | None:
-    """Return the error signature:
-
-    The violated families (fixed) or the first pattern found (faithful).
-    """
+    """Return the violated families (fixed) or the first pattern found (faithful), None if accepted."""
     if node.accepted:
         return None
     if faithful:
@@ -94,7 +91,7 @@ def signature_of(node: Node, *, faithful: bool) -> str | None:
 
 @dataclass
 class Deck:
-    """The cards of a journal, and the board. Adding a card is O(log n) (fixed).
+    """The cards of a journal, and the board. Adding a card rewrites no other (fixed).
 
     `bytes` are those of the cards as lines; `written` counts what files would have taken so far: what
     is appended (fixed) or rewritten (faithful).

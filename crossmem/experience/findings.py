@@ -141,8 +141,8 @@ def _idle(run: Run) -> str:
     if not idle:
         return ""
     return (
-        f"{together(idle)} put no lesson before any first attempt: they remember attempts and pay as "
-        "an agent without memory does."
+        f"{together(idle)} put no lesson before any first attempt, at most words about earlier "
+        "attempts."
     )
 
 
@@ -156,8 +156,9 @@ def _forgiving(run: Run) -> str:
         if (analysis.has(run, "A2"))
         else ""
     )
+    number = count(analysis.value(table, "A3", "episodes"), "episode")
     return (
-        "First-try rate once the tight byte budget was over, less that before it: "
+        f"First-try rate in the {number} after the tight byte budget, less that in as many before it: "
         f"A3 {left['A3']:+.0%}, A3C {left['A3C']:+.0%}{beside}."
     )
 

@@ -102,11 +102,14 @@ def _governance(run: Run) -> tuple[Answer, str]:
 def _forgiving(run: Run) -> tuple[Answer, str]:
     table = measures.hysteresis(run)
     if table.empty:
-        return "not testable here", "the stream has no window of a tight budget"
+        why = "the stream has no window of a tight budget with episodes before and after it"
+        return "not testable here", why
     left = {arm: analysis.value(table, arm, "hysteresis") for arm in ("A2", "A3", "A3C")}
     why = ", ".join(f"{arm} {value:+.0%}" for arm, value in left.items())
     better = left["A3"] < left["A3C"]
-    return _verdict(better), f"first-try rate after the window less that before it: {why}"
+    number = count(analysis.value(table, "A3", "episodes"), "episode")
+    said = f"first-try rate in the {number} after the window less that in as many before it"
+    return _verdict(better), f"{said}: {why}"
 
 
 def _no_reader(_: Run) -> tuple[Answer, str]:

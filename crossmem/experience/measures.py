@@ -141,20 +141,21 @@ def _recovered(group: pd.DataFrame) -> float:
 def hysteresis(run: Run) -> pd.DataFrame:
     """Return, per arm, the first-try rate before, in and after the window of the tight byte budget.
 
-    Before and after are as many episodes as the window has. `hysteresis` = after less before: what the
-    tight budget left behind once it was gone, to be read against an arm without budget. Without the
-    memories of attempts, which have none. Empty where the stream has no such window.
+    Before and after are equally many `episodes`: as many as the window has, if there are as many.
+    `hysteresis` = after less before: what the tight budget left behind once it was gone, to be read
+    against an arm without budget. Without the memories of attempts, which have none. Empty where the
+    stream has no such window with episodes on both sides.
     """
-    tight = [step for step in run.config["budget"] if step["bytes"] is not None]
-    free = [step for step in run.config["budget"] if step["bytes"] is None]
-    if not tight or not free:
+    steps = run.config["budget"]
+    begin = next((step["before"] for step in steps if step["bytes"] is not None), 0)
+    end = next((s["before"] for s in steps if s["bytes"] is None and s["before"] > begin), run.length)
+    around = min(begin, end - begin, run.length - end)
+    if around <= 0:
         return pd.DataFrame()
-    begin, end = tight[0]["before"], free[0]["before"]
-    length = end - begin
     windows = {
-        "before": (begin - length, begin),
+        "before": (begin - around, begin),
         "in the window": (begin, end),
-        "after": (end, end + length),
+        "after": (end, end + around),
     }
     rows = analysis.episodes(run)
     rows = rows[~rows["arm"].isin(EXPERIENCE_ARMS)]
@@ -168,6 +169,7 @@ def hysteresis(run: Run) -> pd.DataFrame:
         }
     )
     table["hysteresis"] = table["after"] - table["before"]
+    table["episodes"] = around
     return table
 
 

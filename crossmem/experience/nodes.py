@@ -75,6 +75,8 @@ def loaded(content: Mapping[str, Any]) -> Node:
     plain = dict(content)
     if plain.pop("schema", None) != SCHEMA:
         raise ValueError(f"schema {content.get('schema')!r}, not {SCHEMA}")
+    if not isinstance(plain["metric"], int | float) or not isinstance(plain["info"], dict):
+        raise TypeError("its metric is no number, or its info no object")
     plain["parents"] = tuple(plain["parents"])
     plain["keys"] = tuple(map(tuple, plain["keys"]))
     plain["lessons"] = tuple(Entry(**{**each, "key": tuple(each["key"])}) for each in plain["lessons"])
@@ -89,7 +91,6 @@ class NodeJournal:
     size: int = 0
     _children: dict[int, list[int]] = field(default_factory=dict)
     _accepted: dict[Key, list[int]] = field(default_factory=dict)
-    _related: dict[Key, list[int]] = field(default_factory=dict)
     _failed: dict[tuple[str, ...], list[int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -107,8 +108,6 @@ class NodeJournal:
         self.nodes.append(node)
         for parent in node.parents:
             self._children.setdefault(parent, []).append(node.id)
-        for key in node.keys:
-            self._related.setdefault(key, []).append(node.id)
         if node.accepted:
             for key in {lesson.key for lesson in node.lessons}:
                 self._accepted.setdefault(key, []).append(node.id)
@@ -128,10 +127,6 @@ class NodeJournal:
         """Return the `newest` accepted nodes that hold a lesson of `key`, oldest first."""
         return self._accepted.get(key, [])[-newest:]
 
-    def related(self, key: Key) -> Sequence[int]:
-        """Return the nodes of tasks that have `key`, oldest first."""
-        return self._related.get(key, ())
-
     def children(self, node: int, newest: int | None = None) -> list[int]:
         """Return the nodes that name `node` as a parent, oldest first."""
         return self._children.get(node, [])[-(newest or 0) :]
@@ -148,11 +143,6 @@ class NodeJournal:
             found.update(dict.fromkeys(layer))
             layer = [up for each in layer for up in self.nodes[each].parents if up not in found]
         return list(found)[:number]
-
-    def best(self) -> Node | None:
-        """Return the best validated node, the newest of equals; None if nothing was accepted."""
-        good = [node for node in self.nodes if node.info.get("status") is not None]
-        return max(good, key=lambda node: (node.metric, node.id), default=None)
 
 
 # -- files ------------------------------------------------------------------------------------------
@@ -182,9 +172,19 @@ def read_lines(path: Path) -> tuple[list[tuple[int, dict[str, Any]]], list[Damag
             bad.append(Damage(number, "torn: the line has no end"))
         elif checksum != b"%08x" % zlib.crc32(text):
             bad.append(Damage(number, "altered: its checksum is another"))
+        elif (content := _object(text)) is None:
+            bad.append(Damage(number, "no record: its checksum holds, but it is no JSON object"))
         else:
-            good.append((number, json.loads(text)))
+            good.append((number, content))
     return good, bad
+
+
+def _object(text: bytes) -> dict[str, Any] | None:
+    try:
+        content = json.loads(text)
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None
 
 
 class NodeFile:

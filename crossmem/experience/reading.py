@@ -49,10 +49,13 @@ def read(run: Run, *arms: str, episode: int | None = None) -> Texts:
         if len(consulting) < 2:
             raise InputError(f"{run.path.name} has no second episode after a drift; name an episode")
         episode = int(consulting[1])
-    task = streams.load(run.config["stream"]).episodes[episode].task
+    known = streams.load(run.config["stream"]).episodes
+    if not 0 <= episode < len(known):
+        raise InputError(f"episode {episode}: the run has episodes 0 to {len(known) - 1}")
+    task = known[episode].task
     blocks = {}
     for arm in arms:
-        recalled = held.memory(run, arm, episode).recall(task)
+        recalled = held.asked(run, arm, episode).recall(task)
         if not isinstance(recalled, Rendered):
             raise InputError(f"{arm} puts entries before the agent and has no words of its own")
         blocks[arm] = recalled.text

@@ -1,7 +1,7 @@
 """Words for selected experience, and how much of it fits into a prompt.
 
 **Faithful**: each field of an item is cut, nothing limits their sum. **Fixed**: one budget in tokens
-over all sections, a floor for each, the best supported items first; what is left out is named.
+over all sections, a floor for each, the newest attempts first; what is left out is named.
 """
 
 from __future__ import annotations

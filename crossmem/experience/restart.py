@@ -17,7 +17,7 @@ import pandas as pd
 from crossmem import held, streams, tables
 from crossmem.experience.memory import ExperienceMemory
 from crossmem.experience.nodes import FaithfulFile, NodeFile, checked_line
-from crossmem.harness import refold
+from crossmem.harness import refold, retell
 from crossmem.prose import Prose
 
 if TYPE_CHECKING:
@@ -68,16 +68,19 @@ def _compared(run: Run, arm: str, at: int) -> Counter[str]:
             if index < at:
                 continue
             task = episodes[index].task
-            one, other = (memory.recall(task) for memory in pair)
-            found["prompts"] += 1
-            found["entries differ"] += one != other
-            found["texts differ"] += getattr(one, "text", "") != getattr(other, "text", "")
             for attempt in attempts:
                 for memory in pair:
-                    refold(memory, task, [attempt])
-                if attempt is not attempts[-1]:
+                    retell(memory, attempt)
+                if attempt is attempts[0]:
+                    one, other = (memory.recall(task) for memory in pair)
+                    found["prompts"] += 1
+                    found["entries differ"] += one != other
+                    found["texts differ"] += getattr(one, "text", "") != getattr(other, "text", "")
+                else:
                     found["retries"] += 1
                     found["reminders differ"] += pair[0].remind(task) != pair[1].remind(task)
+                for memory in pair:
+                    refold(memory, task, [attempt.model_copy(update={"told": []})])
     return found
 
 

@@ -73,7 +73,7 @@ def _told(title: str, node: Node) -> str:
         "accepted" if node.accepted else f"refused for {', '.join(node.errors) or 'no rule known'}"
     )
     return (
-        f"{title} ({node.id}, {node.operator}, {outcome}, metric {node.metric:.2f})\n"
+        f"{title} ({node.operator}, {outcome}, metric {node.metric:.2f})\n"
         f"Merged in: {node.plan or 'nothing'}\n"
         f"Request: {canonical_json(node.request)}\n"
         f"Answer: {trimmed(node.output)}\n\n"
@@ -88,7 +88,10 @@ def trimmed(output: str) -> str:
 
 
 def template(node: Node, parent: Node | None, lessons: Sequence[Entry]) -> Summary:
-    """Write a summary without a model: deterministic, conclusion first."""
+    """Write a summary without a model: deterministic, conclusion first.
+
+    It names no attempt: under one key of content it may be served for another than it was made of.
+    """
     said = "; ".join(f"{' '.join(each.key)} = {canonical_json(each.value)}" for each in lessons)
     outcome = "Accepted" if node.accepted else f"Refused for {', '.join(node.errors)}"
     overview = f"{outcome} with {said or 'the Input Data as given'}."
@@ -96,7 +99,7 @@ def template(node: Node, parent: Node | None, lessons: Sequence[Entry]) -> Summa
         return Summary(overview, "No parent to compare with.", tuple(lessons))
     gain = node.metric - parent.metric
     kind = "Better than" if gain > 0 else "As good as" if gain == 0 else "Worse than"
-    change = f"{kind} attempt {parent.id} by {abs(gain):.2f}: {node.plan or 'nothing was changed'}."
+    change = f"{kind} its parent by {abs(gain):.2f}: {node.plan or 'nothing was changed'}."
     return Summary(overview, change, tuple(lessons))
 
 
@@ -204,9 +207,12 @@ class SummaryCache:
     def load(self, path: Path) -> list[Damage]:
         """Read summaries back; the damaged records are named and left out."""
         records, bad = read_lines(path)
-        for _, each in records:
-            lessons = tuple(Entry(**{**one, "key": tuple(one["key"])}) for one in each["lessons"])
-            self.kept[each["key"]] = Summary(each["overview"], each["comparison"], lessons)
+        for number, each in records:
+            try:
+                lessons = tuple(Entry(**{**one, "key": tuple(one["key"])}) for one in each["lessons"])
+                self.kept[each["key"]] = Summary(each["overview"], each["comparison"], lessons)
+            except (KeyError, TypeError) as error:
+                bad.append(Damage(number, f"no summary: {error!r}"))
         return bad
 
 

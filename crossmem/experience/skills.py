@@ -50,6 +50,14 @@ class Skill:
         """Version and hash of the text, as the fixed block carries them."""
         return f"{self.version or 'none'} {hashlib.sha256(self.text.encode()).hexdigest()[:8]}"
 
+    @property
+    def digest(self) -> str:
+        """Hash of all that the skill says, its lesson included."""
+        said = (
+            f"{self.key}\n{self.version}\n{self.lesson.canonical if self.lesson else ''}\n{self.text}"
+        )
+        return hashlib.sha256(said.encode()).hexdigest()[:8]
+
 
 @dataclass(frozen=True)
 class Injected:
@@ -76,10 +84,10 @@ def read_skill(path: Path) -> Skill:
 
     Between the marks there may also stand, a line each, the `version` it was written under, and what it
     says as a lesson: `value` (JSON), `table` and `row`. Raises InputError for a file without its key or
-    without text, and for a line there that is none of these.
+    without text, and for a line there that is none of these or comes twice.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"skill {path}: cannot be read: {error}") from None
     front = _FRONT.match(text)
@@ -98,6 +106,8 @@ def _front(path: Path, lines: str) -> dict[str, str]:
         name, _, value = line.partition(":")
         if name not in _NAMES:
             raise InputError(f"skill {path}: {unknown('line', name, _NAMES)}")
+        if name in said:
+            raise InputError(f"skill {path}: two lines {name!r}")
         said[name] = value.strip()
     return said
 
@@ -106,12 +116,16 @@ def _lesson(path: Path, said: Mapping[str, str]) -> Entry | None:
     if "value" not in said:
         return None
     try:
-        value = json.loads(said["value"])
+        value = json.loads(said["value"], parse_constant=_no_number)
     except ValueError:
         raise InputError(f"skill {path}: value {said['value']!r} is no JSON") from None
     key = tuple(said["key"].split(_BETWEEN))
     version = said.get("version") or None
     return Entry(key, said.get("table"), said.get("row"), value, version, cacheable=True)
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(name)
 
 
 def write_skills(skills: Iterable[Skill], folder: Path) -> list[Path]:
@@ -168,7 +182,7 @@ def _again(done: Injected, skill: Skill, *, faithful: bool) -> Injected:
     block = _block(skill, faithful=faithful)
     if faithful or block in done.prompt:
         return _with(done, done.prompt, skipped=skill.key)
-    old = re.compile(rf"^{re.escape(skill.heading)}$.*?(?=\n\n## |\Z)", re.MULTILINE | re.DOTALL)
+    old = re.compile(rf"^{re.escape(skill.heading)}$.*?(?=\n\n## Skill: |\Z)", re.MULTILINE | re.DOTALL)
     return _with(done, old.sub(lambda _: block, done.prompt, count=1), replaced=skill.key)
 
 

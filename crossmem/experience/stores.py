@@ -98,7 +98,7 @@ def load(folder: Path, *, faithful: bool) -> tuple[Stores, Mapping[str, list[Dam
     damage = {NODES: damaged}
     if (folder / SUMMARIES).is_file():
         damage[SUMMARIES] = stores.cache.load(folder / SUMMARIES)
-    if (folder / SKILLS).is_dir():
+    if any((folder / SKILLS).glob("**/*.md")):
         for skill in read_skills(folder / SKILLS).values():
             stores.guidance.learn(skill)
     return stores, {name: found for name, found in damage.items() if found}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
-from crossmem.errors import unknown
+from crossmem.errors import InputError, unknown
 from crossmem.memory import policies as p
 from crossmem.memory.memory import Memory, Remembers
 
@@ -93,8 +93,10 @@ def arms(names: str | Sequence[str], table: Mapping[str, Arm] = ARMS) -> list[Ar
     listed = names.split(",") if isinstance(names, str) else list(names)
     wanted = [name.strip() for name in listed if name.strip()]
     for name in wanted:
-        if name not in table or wanted.count(name) > 1:
-            raise unknown("or repeated arm" if name in table else "arm", name, table)
+        if name not in table:
+            raise unknown("arm", name, table)
+        if wanted.count(name) > 1:
+            raise InputError(f"repeated arm {name!r}")
     if not wanted:
         raise unknown("arm", names, table)
     return [table[name] for name in wanted]

@@ -118,6 +118,8 @@ def test_a_run_says_which_skills_it_began_with(folder: Path) -> None:
         ("---\nversion: 1\n---\n- take X\n", "no key"),
         ("---\nkey: brand / oats\n---\n", "nothing but its key"),
         ("---\nkey: brand / oats\nvalue: X 1\n---\n- take X\n", "value 'X 1' is no JSON"),
+        ("---\nkey: brand / oats\nvalue: NaN\n---\n- take X\n", "value 'NaN' is no JSON"),
+        ("---\nkey: brand / oats\nkey: brand / rye\n---\n- take X\n", "two lines 'key'"),
         ("---\nkeys: brand / oats\n---\n- take X\n", "unknown line 'keys'; did you mean 'key'"),
         ("---\nkey: brand / rye\n---\n- take X\n", "no task of phase2_v4 has their keys"),
     ],
@@ -126,6 +128,42 @@ def test_a_skill_that_is_none_stops_the_run_before_it_starts(folder: Path, text:
     (folder / "oats.md").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=why):
         with_skills(folder)
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_a_skill(folder: Path) -> None:
+    (plain,) = read_skills(folder).values()
+    (folder / "oats.md").write_text(OATS, encoding="utf-8-sig")
+    assert read_skills(folder) == {plain.key: plain}
+
+
+@pytest.mark.parametrize("line", ['value: "Another Brand"', "- Take another brand."])
+def test_skills_that_have_changed_since_the_run_are_not_taken_for_those_it_had(
+    folder: Path, line: str
+) -> None:
+    found = with_skills(folder)
+    begins = line.partition(" ")[0]
+    changed = [line if each.startswith(f"{begins} ") else each for each in OATS.splitlines()]
+    (folder / "oats.md").write_text("\n".join([*changed, ""]), encoding="utf-8")
+    with pytest.raises(InputError, match=r"skills\.fixed began with other skills than lie there now"):
+        held.memory(found, "skills.fixed")
+    assert held.memory(found, "A0").store.count == 0
+
+
+def test_a_run_does_not_go_on_with_other_skills(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("crossmem.study._Study._finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            with_skills(folder)
+    (folder / "oats.md").write_text(OATS.replace("Dravunhal", "Another"), encoding="utf-8")
+    with pytest.raises(
+        InputError, match=r"resume: skills\.faithful has other skills than when the run"
+    ):
+        with_skills(folder, resume=True)
+    (folder / "oats.md").write_text(OATS, encoding="utf-8")
+    assert with_skills(folder, resume=True).length == 24
 
 
 def test_a_folder_without_skills_or_an_arm_to_read_them_is_named(folder: Path, tmp_path: Path) -> None:
@@ -146,3 +184,16 @@ def test_the_key_of_a_skill_is_the_key_of_its_entry(folder: Path) -> None:
     (skill,) = read_skills(folder).values()
     assert skill.lesson is not None
     assert key_of(skill.lesson.key) == skill.key
+
+
+@pytest.mark.parametrize(("left_out", "stays"), [("table", True), ("version", False)])
+def test_without_its_table_a_skill_stays_and_without_its_version_the_first_stamp_ends_it(
+    folder: Path, left_out: str, stays: bool
+) -> None:
+    lines = [line for line in OATS.splitlines() if not line.startswith(left_out)]
+    (folder / "oats.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    memory = held.memory(with_skills(folder, arms="skills.faithful.A2"), "skills.faithful.A2", 4)
+    assert isinstance(memory, ExperienceMemory)
+    lesson = read_skills(folder)["brand / oats"].lesson
+    assert lesson is not None
+    assert (lesson in memory._unproven) is stays

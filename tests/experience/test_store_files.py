@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import zlib
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from crossmem import experience as ex
 from crossmem import held, paths
 from crossmem.errors import InputError
 from crossmem.experience.memory import ExperienceMemory
+from crossmem.experience.nodes import checked_line
 from crossmem.experience.stores import NODES, SUMMARIES, load
 
 if TYPE_CHECKING:
@@ -65,6 +67,52 @@ def test_a_damaged_record_is_named_and_the_rest_is_kept(
     assert len(back.journal) == len(kept.journal) - 1
     assert len(back.deck.cards) == len(back.journal)
     assert len(back.cache.kept) == len(kept.cache.kept) - 1
+
+
+def _sealed(text: bytes) -> bytes:
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+NO_RECORD = [b"", b"nope", b"[1]", b"null", b"{}", b'{"schema":1}', b'{"key":"a","lessons":[1]}']
+
+
+@pytest.mark.parametrize("text", NO_RECORD)
+def test_a_whole_line_that_is_no_record_is_named_and_the_rest_is_kept(
+    stores: dict[str, Stores], tmp_path: Path, text: bytes
+) -> None:
+    kept = stores["rich.fixed"]
+    kept.save(tmp_path)
+    for name in (NODES, SUMMARIES):
+        (tmp_path / name).write_bytes(_sealed(text) + (tmp_path / name).read_bytes())
+    back, damage = load(tmp_path, faithful=False)
+
+    assert {name: [each.line for each in found] for name, found in damage.items()} == {
+        NODES: [1],
+        SUMMARIES: [1],
+    }
+    assert back.journal.nodes == kept.journal.nodes
+    assert back.cache.kept == kept.cache.kept
+
+
+@pytest.mark.parametrize("wrong", [{"metric": "1"}, {"metric": None}, {"info": None}, {"info": []}])
+def test_a_node_that_cannot_be_counted_in_is_named(
+    stores: dict[str, Stores], tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    kept = stores["rich.fixed"]
+    kept.save(tmp_path)
+    bad = checked_line({**kept.journal.nodes[0].dumped(), **wrong})
+    (tmp_path / NODES).write_bytes(bad + (tmp_path / NODES).read_bytes())
+    back, damage = load(tmp_path, faithful=False)
+    assert [each.line for each in damage[NODES]] == [1]
+    assert len(back.journal) == len(kept.journal)
+
+
+def test_an_empty_folder_of_skills_holds_none(stores: dict[str, Stores], tmp_path: Path) -> None:
+    stores["rich.fixed"].save(tmp_path)
+    (tmp_path / "skills").mkdir()
+    back, damage = load(tmp_path, faithful=False)
+    assert damage == {}
+    assert back.guidance.in_force == {}
 
 
 def test_the_attempts_are_a_table(stores: dict[str, Stores]) -> None:

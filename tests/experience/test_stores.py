@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -151,7 +152,16 @@ def test_the_fixed_board_forgets_old_errors_and_the_best_of_another_world() -> N
 def test_a_summary_says_what_it_was_accepted_with_and_what_changed() -> None:
     made = template(node(1), node(0, 0.5), [lesson("X 1")])
     assert made.overview == 'Accepted with brand oats = "X 1".'
-    assert made.comparison == "Better than attempt 0 by 0.50: brand of oats: X 1."
+    assert made.comparison == "Better than its parent by 0.50: brand of oats: X 1."
+
+
+def test_of_two_attempts_of_one_content_a_summary_says_what_holds_of_both() -> None:
+    sent = node(0).request
+    twins = [(node(at + 1, 1.0, at), node(at, 0.5, request=sent)) for at in (0, 7)]
+    twins = [(replace(each, request=sent, plan="p"), parent) for each, parent in twins]
+    cache = SummaryCache(faithful=False)
+    assert len({cache.key(each, parent, [], {}) for each, parent in twins}) == 1
+    assert len({template(each, parent, []) for each, parent in twins}) == 1
 
 
 @pytest.mark.parametrize(
@@ -211,6 +221,16 @@ def test_fixed_a_new_version_replaces_the_block_in_place_and_the_same_one_change
     assert "X 1" not in again.prompt
     assert again.prompt.index("X 2") < again.prompt.index("coconut")
     assert inject(again.prompt, {NEW.key: NEW}, NEW.key, faithful=False).skipped == (NEW.key,)
+
+
+def test_fixed_a_block_is_replaced_with_the_headings_of_its_own_text() -> None:
+    long = Skill(OLD.key, "- use X 1\n\n## Details\n\n- X 1 it is", "1")
+    other = Skill("name cream", "- use coconut")
+    both = {long.key: long, other.key: other}
+    prompt = inject("Task.", both, long.key, other.key, faithful=False).prompt
+    again = inject(prompt, {NEW.key: NEW}, NEW.key, faithful=False).prompt
+    assert "X 1" not in again
+    assert again.endswith("- use coconut")
 
 
 def test_a_skill_that_is_missing_is_named() -> None:

@@ -67,10 +67,7 @@ def deck(of: NodeJournal, *, faithful: bool) -> Deck:
 
 @dataclass
 class Lived:
-    """What an arm did with a stream:
-
-    The records, the memory at the end, and what it was at each cut.
-    """
+    """What an arm did with a stream: the records, and the memory at the end."""
 
     stream: Stream
     records: list[EpisodeRecord]

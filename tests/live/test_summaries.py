@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crossmem import experience, held
+from crossmem.errors import InputError
 from crossmem.experience.memory import ExperienceMemory
 from crossmem.experience.rich import FIELDS, INSTRUCTION
 from crossmem.study import run
@@ -117,6 +118,17 @@ def test_a_fold_over_the_results_file_is_the_memory_of_the_live_run(provider: Pr
         kept = memory.stores.cache.kept.values()
         assert any(summary.overview.startswith(FIELDS[0]) for summary in kept)
         assert len(summaries(provider)) >= len(kept)
+
+
+def test_what_is_read_of_a_memory_later_is_what_the_model_read(provider: Provider) -> None:
+    found = lived()
+    prompts = [each.system for each in provider.asked if each.tool == "submit_request"]
+    for arm in RICH.split(","):
+        for episode in range(found.length):
+            text = experience.reading.read(found, arm, episode=episode).blocks[arm]
+            assert any(text in prompt for prompt in prompts), (arm, episode)
+    with pytest.raises(InputError, match=f"episode {found.length}: the run has episodes 0 to"):
+        experience.reading.read(found, "rich.fixed", episode=found.length)
 
 
 def test_a_live_run_that_is_killed_resumes_with_the_summaries_it_has_paid_for(

@@ -34,14 +34,20 @@ def test_at_every_episode_it_has_the_size_that_the_row_says(scripted: Scripted, 
 def test_it_recalls_what_was_recalled_then(scripted: Scripted) -> None:
     from crossmem import streams
 
-    run = scripted("phase3", arms="A0,A2,A2D")
+    run = scripted("phase3", arms=ALL)
     stream = streams.load("phase3_m1")
+    told = set()
     for attempt in run.results.attempts:
-        if attempt.arm == "A2D" and attempt.attempt == 1 and attempt.recalled:
-            found = held.memory(run, "A2D", attempt.episode)
-            found_values = [e.value for e in found.recall(stream.episodes[attempt.episode].task)]
-            if not attempt.told:
-                assert found_values == [each["value"] for each in attempt.recalled]
+        if attempt.attempt == 1 and (attempt.told or attempt.episode % 5 == 0):
+            memory = held.asked(run, attempt.arm, attempt.episode)
+            found = memory.recall(stream.episodes[attempt.episode].task)
+            values = [(each.value, each.version) for each in found]
+            then = [(each["value"], each["version"]) for each in attempt.recalled]
+            assert values == then, (attempt.arm, attempt.episode)
+            told |= {attempt.arm} if attempt.told else set()
+    assert told == {"A2D", "A2V", "A3", "oracle"}
+    with pytest.raises(InputError, match=f"episode {run.length}: the run has"):
+        held.asked(run, "A2", run.length)
 
 
 @pytest.mark.parametrize(
