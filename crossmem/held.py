@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crossmem import streams
 from crossmem.domains import domain
@@ -13,8 +13,6 @@ from crossmem.parameters import PHASES
 from crossmem.runs import lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from crossmem.memory.memory import Remembers
     from crossmem.results import Run
 
@@ -23,15 +21,13 @@ def memory(run: Run, arm: str, before: int | None = None, replicate: int = 0) ->
     """Return the memory of an arm as it was before the episode `before`, at the end if None.
 
     What the memory was told and what it saw stand in the results file; no server is asked. Raises
-    InputError for an arm, replicate or episode that the run lacks, and for a stream or skills that have
-    changed.
+    InputError for an arm, replicate or episode that the run lacks, and for a stream that has changed.
     """
     parameters = PHASES[run.config["phase"]].model_validate(run.config["parameters"])
+    parameters.restore(run.config.get("material", {}))
     known = {each.name: each for each in lines(parameters)}
     if arm not in known:
         raise unknown("arm", arm, known)
-    if (began := _skills(run.config["arms"], arm)) != _skills([known[arm].describe()], arm):
-        raise InputError(f"{run.path.name}: {arm} began with other skills than lie there now: {began}")
     stream = streams.load(run.config["stream"])
     if streams.digest(stream) != run.config["stream_sha256"]:
         raise InputError(f"{run.path.name} was run on another version of the stream {stream.name}")
@@ -66,8 +62,3 @@ def asked(run: Run, arm: str, episode: int, replicate: int = 0) -> Remembers:
     seen = (e for e in run.results.attempts if (e.arm, e.replicate, e.episode) == at)
     retell(made, next(seen))
     return made
-
-
-def _skills(described: Sequence[Mapping[str, Any]], arm: str) -> str | None:
-    """Return the skills that an arm began with, as a run's config names them."""
-    return next((each.get("skills") for each in described if each["name"] == arm), None)

@@ -102,6 +102,13 @@ class Parameters(Given):
             self.meter()
             self.checkout()
 
+    def material(self) -> dict[str, Any]:
+        """Return what a run takes from files beside its stream, for its config."""
+        return {}
+
+    def restore(self, material: Mapping[str, Any]) -> None:
+        """Take what a config kept in place of the files."""
+
     def stripe_access(self) -> StripeAccess | None:
         """Return how the API reaches Stripe; None for the embedded emulator, or no Stripe at all."""
         return None

@@ -69,6 +69,7 @@ def _config(parameters: Parameters, stream: Stream, checkout: Checkout | None) -
         "drift_events": [event.model_dump() for event in stream.drift_events],
         "budget": [s.model_dump() for s in budget_steps(parameters.budget) or stream.budget],
         "arms": [arm.describe() for arm in lines(parameters)],
+        "material": parameters.material(),
         "draws": [arm.name for arm in lines(parameters) if arm.draws],
         "wording": {"base": BASE_INSTRUCTION, "memory": HINT_STYLES[parameters.hint_style]},
         "api": checkout.describe() if checkout else embedded,

@@ -31,9 +31,10 @@ def why_none(run: Run) -> str | None:
         return "No interval is given: with the scripted agent seed and replicates vary nothing."
     if replicates >= MIN_REPLICATES:
         return None
+    few = "one is" if replicates == 1 else f"{replicates} of them are"
     why = (
-        f"No interval is given: the unit is one replicate of the whole stream, and {replicates} "
-        f"of them are too few to estimate a spread from ({MIN_REPLICATES} are needed)."
+        f"No interval is given: the unit is one replicate of the whole stream, and {few} too few to "
+        f"estimate a spread from ({MIN_REPLICATES} are needed)."
     )
     if run.scripted:
         why += " With the scripted agent they differ only in the parents that some memories draw."

@@ -1,8 +1,8 @@
 """Base processors: memory of the whole journal, or of one line of it. `none` is the arm A0.
 
-**Faithful** as specified: *simple* takes every accepted node; *ancestral* walks from a node along first
-parents to the first accepted one, which it leaves out, so that it stops before the success it was
-looking for, outdated or not; *sibling* takes, for all its name, the node's children.
+**Faithful** as specified: *simple* takes every accepted node with a plan, uncut; *ancestral* walks from
+a node along first parents to the first accepted one, which it leaves out, so that it stops before the
+success it was looking for, outdated or not; *sibling* takes, for all its name, the node's children.
 **Fixed**: *ancestral* walks on past a success that no longer holds and takes in the one that does;
 *sibling* follows each child through the attempts that repaired it, to the one that was accepted.
 """
@@ -21,8 +21,8 @@ NEWEST = 500
 
 
 def simple(journal: NodeJournal) -> list[int]:
-    """Return every accepted node in journal order."""
-    return [node.id for node in journal.nodes if node.accepted]
+    """Return every accepted node that anything was merged into, in journal order."""
+    return [node.id for node in journal.nodes if node.accepted and node.plan]
 
 
 def ancestral(journal: NodeJournal, node: int) -> list[int]:
@@ -64,13 +64,6 @@ def sibling_repaired(journal: NodeJournal, node: int) -> list[int]:
             after = (each for each in journal.children(at) if journal.nodes[each].operator == "debug")
             at = next(after, None)
     return sorted(found)
-
-
-def suffix(text: str, length: int | None) -> str:
-    """Keep the last `length` characters, possibly from the middle of an item; None keeps all."""
-    if length is None or len(text) <= length:
-        return text
-    return f"...(cut) {text[-length:]}"
 
 
 def _first_parent(journal: NodeJournal, node: int) -> int | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from crossmem.experience.selecting import HALF_LIFE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from crossmem.experience.cards import Card
 
@@ -53,7 +53,7 @@ class Version:
         self.number += 1
         if card.signature:
             self.errors.add(card.signature, card.episode)
-        if self.best is None or card.metric > self.best.metric:
+        if self.best is None and card.metric == 1.0:  # none is better than accepted
             self.best = card
 
 
@@ -84,7 +84,7 @@ class Board:
             self.worlds.setdefault(world, Version()).add(card)
         if card.delta is not None:
             self.deltas.append(card.delta)
-        if self.best is None or card.metric > self.best.metric:
+        if good and self.best is None:  # none is better than accepted
             self.best = card
 
     @property
@@ -101,11 +101,17 @@ class Board:
             if number <= 2 and self.failed[name] < number and name != "unknown"
         )
 
-    def lines(self) -> list[str]:
-        """Return what a prompt shows of all time (faithful)."""
-        if not self.best:
-            return []
-        said = [f"Best so far: {_named(self.best)}"]
+    def lines(self, parents: Sequence[Card] = ()) -> list[str]:
+        """Return what a prompt shows of all time, beside the cards of its `parents` (faithful)."""
+        said = [f"Best so far: {_named(self.best)}"] if self.best else []
+        families = list(dict.fromkeys(card.family for card in parents))
+        said += [
+            f"Family {name}: {self.families[name]} attempts, {self.failed[name]} refused"
+            for name in families
+        ]
+        if len(parents) > 1:
+            kind = "different families" if len(families) > 1 else "the same family"
+            said.append(f"The parents are of {kind}")
         if self.errors:
             often = ", ".join(f"{name} x{number}" for name, number in self.errors.most_common(3))
             said.append(f"Refused before for: {often}")

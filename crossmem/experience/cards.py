@@ -14,7 +14,7 @@ import math
 import re
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 
 from crossmem.contract import Json
@@ -29,14 +29,35 @@ _TEXT_FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("xgboost", re.compile(r"xgboost|\bxgb\b")),
     ("neural_net", re.compile(r"neuralnetwork|nn\.module|sequential\(")),
 )
-"""The text search as specified for another trade: on requests of an API it finds next to nothing."""
+"""The labels that the text search as specified can give; the others go by a program's imports.
 
-_SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("timeout", re.compile(r"timeout|timed out")),
-    ("import_error", re.compile(r"modulenotfounderror|importerror|no module named")),
-    ("column_mismatch", re.compile(r"columns?\b.*(mismatch|missing|extra|wrong)")),
-    ("sandbox_error", re.compile(r"\b5\d\d\b")),
+It was made for another trade: in the requests of an API it finds next to nothing.
+"""
+
+
+def _has(*words: str) -> Callable[[str], bool]:
+    return lambda text: any(word in text for word in words)
+
+
+def _misses_a_file(text: str) -> bool:
+    return "submission.csv" in text and _has("missing", "not found", "no such file")(text)
+
+
+def _mismatches_columns(text: str) -> bool:
+    return "column" in text and _has("mismatch", "missing", "extra", "wrong")(text)
+
+
+_SIGNATURES: tuple[tuple[str, Callable[[str], bool]], ...] = (
+    ("timeout", _has("timeout", "timed out")),
+    ("submission_missing", _misses_a_file),
+    ("import_error", _has("modulenotfounderror", "importerror", "no module named")),
+    ("column_mismatch", _mismatches_columns),
+    (
+        "metric_parse_failed",
+        _has("final validation score", "score parser", "metric parse", "scoring failed"),
+    ),
 )
+"""What the output is searched for, the first that fits; after them a status from 500 on."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +105,9 @@ def signature_of(node: Node, *, faithful: bool) -> str | None:
     if node.accepted:
         return None
     if faithful:
-        text = f"{node.info.get('status', '')} {node.output}".lower()
-        return next((label for label, pattern in _SIGNATURES if pattern.search(text)), None)
+        text, status = node.output.lower(), node.info.get("status") or 0
+        found = next((label for label, fits in _SIGNATURES if fits(text)), None)
+        return found or ("sandbox_error" if status >= 500 else None)
     return "+".join(node.errors) or None
 
 
@@ -102,6 +124,9 @@ class Deck:
     board: Board = field(default_factory=Board)
     written: int = 0
     bytes: int = 0
+    largest_delta: float = 0.0
+    alike: dict[str, list[int]] = field(default_factory=dict)
+    """The nodes of each signature, oldest first."""
     _families: Counter[str] = field(default_factory=Counter)
     _metrics: list[float] = field(default_factory=list)
 
@@ -123,12 +148,20 @@ class Deck:
             selected=tuple(selected),
         )
         self._families[family] += 1
+        self.largest_delta = max(self.largest_delta, card.delta or 0.0)
+        if card.signature:
+            self.alike.setdefault(card.signature, []).append(node.id)
         insort(self._metrics, node.metric)
         card = self._as_faithful(card) if self.faithful else self._as_fixed(card)
         self.cards.append(card)
         self.board.add(card)
         self._write(card)
         return card
+
+    @property
+    def metrics(self) -> tuple[float, float]:
+        """The lowest and the highest metric of all cards."""
+        return self._metrics[0], self._metrics[-1]
 
     def rank(self, card: Card) -> int:
         """Return the card's rank among all, 1 = best: as written (faithful) or as it is now."""

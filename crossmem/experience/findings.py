@@ -9,7 +9,7 @@ import pandas as pd
 from crossmem import analysis
 from crossmem.experience.arms import EXPERIENCE_ARMS, VARIANTS, ExperienceArm, together
 from crossmem.experience.measures import hysteresis, plane, reported
-from crossmem.prose import Prose, against, count, joined
+from crossmem.prose import Prose, against, count, grouped, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 def finding(run: Run) -> Prose:
     """Say which memories of attempts paid, what governance and repairs took away, and what did not."""
-    said = [_fewest(run), *_governed(run), _variants(run), _bypass(run), _idle(run), _forgiving(run)]
+    said = [
+        _failures(run),
+        _fewest(run),
+        *_governed(run),
+        _variants(run),
+        _bypass(run),
+        _idle(run),
+        _forgiving(run),
+    ]
     said.append(_nothing_fitted(run))
     return Prose(tuple(filter(None, said)) or ("No memory of attempts is among the arms.",))
 
@@ -42,6 +50,15 @@ def spread(run: Run) -> Prose | Table:
     number = run.config["parameters"]["replicates"]
     caption = f"Means over {number} replicates, with their 95 % intervals"
     return tables.show(pd.DataFrame(found).reindex(run.arms).rename_axis("arm"), caption)
+
+
+def _failures(run: Run) -> str:
+    """Say which arms left episodes unsolved: fewer attempts are no gain there."""
+    table = analysis.summary(run)
+    failed = (table["episodes"] - table["successes"]).loc[lambda number: number > 0]
+    if failed.empty:
+        return ""
+    return f"Not every episode succeeded. Failed: {grouped({str(a): n for a, n in failed.items()})}."
 
 
 def _of(run: Run) -> list[ExperienceArm]:
@@ -86,10 +103,7 @@ def _governed(run: Run) -> Iterator[str]:
         if not pairs:
             continue
         fewer = [pair for pair in pairs if stale[pair[1]] < stale[pair[0]]]
-        before, after = (
-            f"between {evidence[list(side)].min():.0%} and {evidence[list(side)].max():.0%}"
-            for side in zip(*pairs, strict=True)
-        )
+        before, after = (_between(evidence[list(side)]) for side in zip(*pairs, strict=True))
         all_of = f"all {len(pairs)}" if len(fewer) == len(pairs) else f"{len(fewer)} of {len(pairs)}"
         yield (
             f"Governed as {rule}, {all_of} of these memories paid fewer stale attempts, and the stale "
@@ -110,6 +124,11 @@ def _variants(run: Run) -> str:
         return ""
     listed = joined(f"{component} {_more(number)}" for component, number in saved.items())
     return f"Attempts that the fixed variant needs against the faithful one, ungoverned: {listed}."
+
+
+def _between(shares: pd.Series[float]) -> str:
+    least, most = f"{shares.min():.0%}", f"{shares.max():.0%}"
+    return least if least == most else f"between {least} and {most}"
 
 
 def _more(fewer: float) -> str:

@@ -16,6 +16,7 @@ import pandas as pd
 
 from crossmem import analysis
 from crossmem.experience import measures
+from crossmem.experience.arms import EXPERIENCE_ARMS
 from crossmem.experience.restart import restarted
 from crossmem.prose import count
 
@@ -90,10 +91,13 @@ def _freshness(run: Run) -> tuple[Answer, str]:
 
 
 def _governance(run: Run) -> tuple[Answer, str]:
+    """Answer from every pair that the run has, but for memories that put no lesson before anyone."""
     stale = analysis.summary(run)["stale_attempts"]
+    recalled = run.rows.groupby("arm")["recalled"].sum()
     paid = [
-        (name, float(stale[name]), float(stale[f"{name}.A2"]))
-        for name in ("simple.faithful", "cards.faithful", "simple.fixed", "cards.fixed")
+        (arm, float(stale[arm]), float(stale[f"{arm}.A2"]))
+        for arm in run.arms
+        if arm in EXPERIENCE_ARMS and f"{arm}.A2" in run.arms and recalled[arm]
     ]
     why = "; ".join(f"{name} {count(none)} to {count(ruled)}" for name, none, ruled in paid)
     return _verdict(*(ruled < none for _, none, ruled in paid)), f"stale attempts under A2: {why}"
@@ -121,23 +125,32 @@ def _no_store(_: Run) -> tuple[Answer, str]:
 
 
 def _restart(run: Run) -> tuple[Answer, str]:
-    """Answer from prompts: a scripted agent's attempts hang on the entries served alone."""
+    """Answer from prompts: a scripted agent's attempts hang on the entries served alone.
+
+    A prompt with other entries costs an attempt at most where a first one would have passed; it is set
+    against the stale attempts of one drift.
+    """
     table = restarted(run)
-    arms = [arm for arm in _RESTARTED if arm in table.index]
-    total = table.loc[[arm for arm in arms if ".faithful" in arm]].sum()
-    other = table.loc[[arm for arm in arms if ".fixed" in arm]].sum()
+    lossy = [arm for arm in table.index if ".faithful" in str(arm)]
+    total = table.loc[lossy].sum()
+    replicates = run.config["parameters"]["replicates"]
+    drifts = len(run.config["drift_events"]) or 1
+    stale = float(analysis.summary(run)["stale_attempts"][lossy].sum()) * replicates / drifts
+    differ = f"{total['entries differ']} of {total['prompts']}"
     why = (
-        f"after a restart in the middle, faithful: entries differ in {total['entries differ']} of "
-        f"{total['prompts']} first prompts, reminders in {total['reminders differ']} of "
-        f"{total['retries']} retries; fixed: {other['entries differ']} of {other['prompts']} and "
-        f"{other['reminders differ']} of {other['retries']}"
+        f"of {len(lossy)} faithful memories restarted in the middle, {differ} first prompts hold other "
+        f"entries and {total['reminders differ']} of {total['retries']} retries another reminder; a "
+        f"drift costs the same memories {count(stale, 'stale attempt')}"
     )
-    if not run.scripted and total["reminders differ"]:
-        return "not testable here", f"{why}; what a model makes of it takes a run that restarts"
-    return _verdict(total["entries differ"] > 0), why
+    if not run.scripted and total[["texts differ", "reminders differ"]].any():
+        return (
+            "not testable here",
+            f"{why}; what a model makes of another text takes a run that restarts",
+        )
+    return _verdict(0 < stale <= total["entries differ"]), why
 
 
-_RESTARTED = ("cards.faithful", "cards.fixed", "rich.faithful", "rich.fixed")
+_RESTARTED = ("cards.faithful", "rich.faithful")
 _BOTH = ("simple.faithful", "simple.faithful.A2", "cards.faithful", "cards.faithful.A2")
 HYPOTHESES = (
     Hypothesis(

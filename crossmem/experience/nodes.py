@@ -91,7 +91,6 @@ class NodeJournal:
     size: int = 0
     _children: dict[int, list[int]] = field(default_factory=dict)
     _accepted: dict[Key, list[int]] = field(default_factory=dict)
-    _failed: dict[tuple[str, ...], list[int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -111,8 +110,6 @@ class NodeJournal:
         if node.accepted:
             for key in {lesson.key for lesson in node.lessons}:
                 self._accepted.setdefault(key, []).append(node.id)
-        else:
-            self._failed.setdefault(node.errors, []).append(node.id)
         line = checked_line(node.dumped())
         self.size += len(line)
         return line
@@ -130,10 +127,6 @@ class NodeJournal:
     def children(self, node: int, newest: int | None = None) -> list[int]:
         """Return the nodes that name `node` as a parent, oldest first."""
         return self._children.get(node, [])[-(newest or 0) :]
-
-    def failed_like(self, signature: tuple[str, ...], newest: int) -> list[int]:
-        """Return the `newest` refused nodes of an error signature, newest first."""
-        return self._failed.get(signature, [])[-newest:][::-1]
 
     def ancestors(self, node: int, number: int) -> list[int]:
         """Return up to `number` ancestors, breadth first over the parents, nearest first."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
-from dataclasses import replace
-from typing import ClassVar, Literal
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -14,7 +14,7 @@ from crossmem.domains import domain
 from crossmem.errors import InputError, unknown
 from crossmem.experience.arms import COMPONENTS, GOVERNED, TABLE, VARIANTS, ExperienceArm
 from crossmem.experience.rendering import TOKENS
-from crossmem.experience.skills import Skill, key_of, read_skills
+from crossmem.experience.skills import Skill, as_skill, key_of, read_skills
 from crossmem.memory.arms import Arm, arms
 from crossmem.parameters import Parameters
 
@@ -40,6 +40,8 @@ class Experience(Parameters):
     skills: str = ""
     keying: Literal["task"] = "task"
 
+    _read: tuple[Skill, ...] | None = None
+
     @field_validator("arms")
     @classmethod
     def _known_arms(cls, value: str) -> str:
@@ -58,13 +60,27 @@ class Experience(Parameters):
     def chosen(self) -> list[Arm]:
         """Return the arms to replay, components expanded. Raises InputError where one comes twice."""
         names = [name for each in _names(self.arms) for name in self._expanded(each)]
-        skills = tuple(read_skills(paths.given(self.skills)).values()) if self.skills else ()
-        return [self._set_up(arm, skills) for arm in arms(names, TABLE)]
+        return [self._set_up(arm) for arm in arms(names, TABLE)]
 
-    def _set_up(self, arm: Arm, skills: tuple[Skill, ...]) -> Arm:
+    def material(self) -> dict[str, Any]:
+        """Return the skills, as they were read when the parameters were first used."""
+        return {"skills": [asdict(skill) for skill in self._skill_files()]}
+
+    def restore(self, material: Mapping[str, Any]) -> None:
+        """Take the skills that a config kept in place of the files."""
+        self._read = tuple(map(as_skill, material.get("skills", ())))
+
+    def _skill_files(self) -> tuple[Skill, ...]:
+        if self._read is None:
+            found = read_skills(paths.given(self.skills)) if self.skills else {}
+            self._read = tuple(found.values())
+        return self._read
+
+    def _set_up(self, arm: Arm) -> Arm:
         if not isinstance(arm, ExperienceArm):
             return arm
-        return replace(arm, tokens=self.context_tokens, skills=skills if _of_skills(arm) else ())
+        skills = self._skill_files() if _of_skills(arm) else ()
+        return replace(arm, tokens=self.context_tokens, skills=skills)
 
     def _expanded(self, name: str) -> list[str]:
         if name not in COMPONENTS:
@@ -91,7 +107,7 @@ class Experience(Parameters):
         stream = streams.load(self.stream_name)
         what = domain(stream.domain)
         met = {key_of(key) for episode in stream.episodes for key in what.keys(episode.task)}
-        given = read_skills(paths.given(self.skills))
+        given = [skill.key for skill in self._skill_files()]
         missed = [key for key in given if key not in met]
         if len(missed) == len(given):
             near = unknown("key", missed[0], sorted(met))

@@ -5,8 +5,8 @@ A live run's model writes them, as a commission of the memory; a mock run has a 
 **Faithful**: the cache is keyed by the node's id alone, so that a node whose request, parent or world
 has changed is served what was said of the old one; 420 characters of each field reach the prompt; what
 could not be written is asked for again at every use.
-**Fixed**: the key is a hash over all that the summary was made from, the instruction and the present
-versions of the tables that the attempt met; the conclusion stands first, so that a cut loses the rest;
+**Fixed**: the key is a hash over what the summary is made from: the attempt, its parent and lessons,
+the instruction and the present versions of the tables that the attempt met (a run has one model); the conclusion stands first, so that a cut loses the rest;
 what could not be written is asked for again after `RETRY_AFTER` episodes.
 """
 
@@ -130,7 +130,8 @@ class SummaryCache:
             "request": node.request,
             "plan": node.plan,
             "metric": node.metric,
-            "parent": parent.request if parent else None,
+            "output": node.output,
+            "parent": [parent.request, parent.plan, parent.output] if parent else None,
             "lessons": [each.canonical for each in lessons],
             "world": _now(node, world),
             "instruction": INSTRUCTION,

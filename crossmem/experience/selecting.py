@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 WEIGHTS = (1.0, 0.4, 0.25)
 """Of the metric, of the gain over the parent, of novelty."""
 CAP = 500
-"""Candidates at most, the newest."""
+"""Candidates at most, the newest: the worst are to go, and accepted ones are equally good."""
 EFFECTIVE = 3.0
 """Fixed: the effective number of candidates among which the parent is drawn."""
 HALF_LIFE = 6.0
@@ -55,16 +55,18 @@ class Context:
     nodes: tuple[int, ...] = ()
 
 
-def utilities(deck: Deck, nodes: Sequence[int], episode: int, *, faithful: bool) -> list[float]:
+def utilities(
+    deck: Deck, nodes: Sequence[int], episode: int, *, faithful: bool, among_all: bool = False
+) -> list[float]:
     """Return U = 1.0 S + 0.4 D + 0.25 N of each node; fixed: halved every `HALF_LIFE` episodes.
 
     S is the min-max of the metric over the nodes (all equal: 0.5), D the gain over the largest gain,
-    N the novelty.
+    N the novelty. `among_all`: min-max and largest gain are those of all cards.
     """
     cards = [deck.cards[node] for node in nodes]
     metrics = [card.metric for card in cards]
-    low, high = min(metrics), max(metrics)
-    largest = max((c.delta or 0.0 for c in cards), default=0.0)
+    low, high = deck.metrics if among_all else (min(metrics), max(metrics))
+    largest = deck.largest_delta if among_all else max(c.delta or 0.0 for c in cards)
     found = []
     for card in cards:
         score = (card.metric - low) / (high - low) if high > low else 0.5
@@ -81,7 +83,7 @@ def probabilities(utility: Sequence[float], temperature: float) -> list[float]:
     return found
 
 
-def effective_size(probability: Sequence[float]) -> float:
+def effective_size(probability: Sequence[float] | Array) -> float:
     """Return 1 / sum p^2: among how many candidates a draw really chooses."""
     return float(1 / np.square(probability).sum())
 
@@ -94,7 +96,7 @@ def calibrated(utility: Sequence[float], wanted: float = EFFECTIVE) -> float:
     low, high = 1e-4, 10.0
     for _ in range(16):
         middle = math.sqrt(low * high)
-        if 1 / np.square(_softmax(given, middle)).sum() > wanted:
+        if effective_size(_softmax(given, middle)) > wanted:
             high = middle
         else:
             low = middle
@@ -141,11 +143,10 @@ class Selector:
         The same signature first; faithful: then whatever came last, successes too, up to 8.
         """
         most = COUNTS["debug"][2]
-        nodes = self.journal.nodes
-        alike = self.journal.failed_like(nodes[node].errors, most + 1)
-        same = [each for each in alike if each != node][:most]
+        alike = self.deck.alike.get(self.deck.cards[node].signature or "", [])[-most - 1 :]
+        same = [each for each in reversed(alike) if each != node][:most]
         if self.faithful:
-            lately = nodes[-(2 * most + 1) :]
+            lately = self.journal.nodes[-(2 * most + 1) :]
             recent = (each.id for each in reversed(lately) if each.id not in {node, *same})
             same = [*same, *recent][:most]
         return Context("debug", (node,), (node, *same))
@@ -179,13 +180,14 @@ class Selector:
         return Context(operator, tuple(primaries), tuple(nodes))
 
     def _siblings(self, node: int, number: int, episode: int) -> list[int]:
-        """Return the best nodes that share a parent with `node`."""
+        """Return the best nodes that share a parent with `node`, faithful: measured among all cards."""
         parents = self.journal.nodes[node].parents
         around = {each for parent in parents for each in self.journal.children(parent, CAP)} - {node}
         pool = sorted(around)[-CAP:]
         if not pool:
             return []
-        utility = utilities(self.deck, pool, episode, faithful=self.faithful)
+        faithful = self.faithful
+        utility = utilities(self.deck, pool, episode, faithful=faithful, among_all=faithful)
         ranked = sorted(zip(utility, pool, strict=True), reverse=True)
         return [each for _, each in ranked[:number]]
 

@@ -71,7 +71,10 @@ class Serving:
         useful = [node for node in context.nodes if taught[node] or self.arm.faithful]
         order = useful if self.arm.faithful else sorted(useful, key=lambda node: -weight[node])
         items = [Item(str(node), self._line(node)) for node in order]
-        sections = [Section("Attempts:", items, 500), Section("Overall:", self._board(episode), 80)]
+        sections = [
+            Section("Attempts:", items, 500),
+            Section("Overall:", self._board(context, episode), 80),
+        ]
         fitted = self._fit(sections, self.arm.tokens)
         kept = {int(name) for name in fitted.kept if name.isdigit()}
         listed = [(weight[node], node, lesson) for node in kept for lesson in taught[node]]
@@ -185,7 +188,10 @@ class Serving:
         text = shown(summary, self._values(node))
         rank = f"rank {stores.deck.rank(card)} ({best})"
         fresh = "" if self.arm.faithful else f", sent under {canonical_json(node.world)}"
-        return f"- attempt {number}, {card.family}, {node.metric:.2f}, {rank}{fresh}: {text}"
+        gain = "" if card.delta is None else f", {card.delta:+.2f} over its parent"
+        new = ", a new direction" if card.novelty == 1 else ""
+        head = f"- attempt {number}, {card.family}, {node.metric:.2f}{gain}, {rank}{new}{fresh}"
+        return f"{head}: {text}"
 
     def _retry_line(self, number: int, refused: int) -> str:
         """Return what a prompt shows of a node after the refusal of `refused`."""
@@ -215,11 +221,16 @@ class Serving:
             return f"refused for {', '.join(node.errors) or 'no known rule'}"
         return node.plan or "sent as given"
 
-    def _board(self, episode: int) -> list[Item]:
+    def _board(self, context: Context, episode: int) -> list[Item]:
         if self.arm.component not in {"cards", "rich"}:
             return []
-        board = self.stores.deck.board
-        lines = board.lines() if self.arm.faithful else board.lines_of(self.stores.world, episode)
+        deck = self.stores.deck
+        parents = [deck.cards[node] for node in context.primaries]
+        lines = (
+            deck.board.lines(parents)
+            if self.arm.faithful
+            else deck.board.lines_of(self.stores.world, episode)
+        )
         return [Item(f"board {number}", f"- {line}") for number, line in enumerate(lines)]
 
     def _fit(self, sections: Sequence[Section], tokens: int) -> Fitted:

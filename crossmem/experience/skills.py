@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crossmem import paths
 from crossmem.errors import InputError, unknown
@@ -126,6 +126,13 @@ def _lesson(path: Path, said: Mapping[str, str]) -> Entry | None:
 
 def _no_number(name: str) -> None:
     raise ValueError(name)
+
+
+def as_skill(content: Mapping[str, Any]) -> Skill:
+    """Return the skill that a results file holds."""
+    lesson = content["lesson"]
+    known = Entry(**{**lesson, "key": tuple(lesson["key"])}) if lesson else None
+    return Skill(content["key"], content["text"], content["version"], known)
 
 
 def write_skills(skills: Iterable[Skill], folder: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from crossmem import paths
 from crossmem.errors import InputError
 from crossmem.experience.cards import Deck
-from crossmem.experience.nodes import NodeFile, NodeJournal, checked_line
+from crossmem.experience.nodes import Damage, NodeFile, NodeJournal, checked_line
 from crossmem.experience.rich import SummaryCache
 from crossmem.experience.skills import Guidance, read_skills, write_skills
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
-
-    from crossmem.experience.nodes import Damage
 
 NODES, SUMMARIES, SKILLS = "nodes.jsonl", "summaries.jsonl", "skills"
 
@@ -96,7 +94,9 @@ def load(folder: Path, *, faithful: bool) -> tuple[Stores, Mapping[str, list[Dam
         stores.deck.add(journal, node, node.parents)
         stores.world.update(node.world)
     damage = {NODES: damaged}
-    if (folder / SUMMARIES).is_file():
+    if damaged and faithful:  # a summary kept by id alone would be another node's now
+        damage[SUMMARIES] = [Damage(0, "none is read: nodes are lost, and these are kept by id")]
+    elif (folder / SUMMARIES).is_file():
         damage[SUMMARIES] = stores.cache.load(folder / SUMMARIES)
     if any((folder / SKILLS).glob("**/*.md")):
         for skill in read_skills(folder / SKILLS).values():

@@ -207,8 +207,8 @@ def test_replicates_differ_where_a_parent_is_drawn_and_only_there() -> None:
     assert len(re.findall(r"\[[\d.,]+, [\d.,]+\]", shown._repr_html_())) == 2 * len(drawn.arms)
 
     again = ex.run(**given, seed=1)
-    assert "1 of them are too few" in (stats.why_none(again) or "")
-    assert "1 of them are too few" in str(ex.findings.spread(again))
+    assert "one is too few" in (stats.why_none(again) or "")
+    assert "one is too few" in str(ex.findings.spread(again))
     one, other = (
         [row.recalled for row in each.results.rows if row.arm == "cards.faithful" and not row.replicate]
         for each in (drawn, again)

@@ -15,7 +15,6 @@ from crossmem.experience.bases import (
     sibling,
     sibling_repaired,
     simple,
-    suffix,
 )
 from crossmem.experience.nodes import Node, NodeJournal
 from crossmem.experience.rendering import Item, Section, fit
@@ -114,7 +113,9 @@ def test_the_same_state_draws_the_same_parent() -> None:
 def test_a_retry_is_shown_the_same_signature_and_faithful_whatever_came_last() -> None:
     other = node(0, 0.5, info={"violated": ["name"]})
     made = journal(other, node(1, 0.5), node(2), node(3, 0.5))
-    assert selector(made).debug(3).nodes == (3, 1, 2, 0)
+    assert selector(made).debug(3).nodes == (3, 2, 1, 0)  # no signature in the text of its output
+    late = journal(other, node(1, 0.5, output="timed out"), node(2), node(3, 0.5, output="timeout"))
+    assert selector(late).debug(3).nodes == (3, 1, 2, 0)
     assert selector(made, faithful=False).debug(3).nodes == (3, 1)
 
 
@@ -124,8 +125,6 @@ def test_the_base_processors() -> None:
     assert ancestral(made, 2) == [1, 2]
     assert ancestral(made, 3) == []
     assert sibling(made, 1) == [2, 3]
-    assert suffix("abcdef", 3) == "...(cut) def"
-    assert suffix("abcdef", None) == "abcdef"
 
 
 def test_fixed_ancestral_walks_on_past_a_success_that_no_longer_holds_to_one_that_does() -> None:

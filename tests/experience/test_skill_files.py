@@ -136,17 +136,22 @@ def test_a_mark_of_the_byte_order_is_no_part_of_a_skill(folder: Path) -> None:
     assert read_skills(folder) == {plain.key: plain}
 
 
-@pytest.mark.parametrize("line", ['value: "Another Brand"', "- Take another brand."])
-def test_skills_that_have_changed_since_the_run_are_not_taken_for_those_it_had(
-    folder: Path, line: str
+@pytest.mark.parametrize("text", [OATS.replace("Dravunhal", "Another"), None])
+def test_a_run_keeps_the_skills_it_had_whatever_becomes_of_the_files(
+    folder: Path, text: str | None
 ) -> None:
     found = with_skills(folder)
-    begins = line.partition(" ")[0]
-    changed = [line if each.startswith(f"{begins} ") else each for each in OATS.splitlines()]
-    (folder / "oats.md").write_text("\n".join([*changed, ""]), encoding="utf-8")
-    with pytest.raises(InputError, match=r"skills\.fixed began with other skills than lie there now"):
-        held.memory(found, "skills.fixed")
-    assert held.memory(found, "A0").store.count == 0
+    if text is None:
+        (folder / "oats.md").unlink()
+    else:
+        (folder / "oats.md").write_text(text, encoding="utf-8")
+    memory = held.memory(found, "skills.faithful", before=0)
+    assert isinstance(memory, ExperienceMemory)
+    (skill,) = memory.stores.guidance.in_force.values()
+    assert skill.lesson is not None
+    assert skill.lesson.value == "Dravunhal VX 26"
+    again = ex.run(results=str(found.path), stream="phase2_v4")
+    assert ex.restart.restarted(again).loc["skills.fixed", "prompts"] == 12
 
 
 def test_a_run_does_not_go_on_with_other_skills(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

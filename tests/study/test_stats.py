@@ -226,10 +226,12 @@ def test_the_scripted_agent_gets_no_interval_and_the_reason(scripted: Scripted) 
     assert not re.search(r"\[.*\]", " ".join(findings.headline(run)))
 
 
-@pytest.mark.parametrize("replicates", [1, 4])
-def test_under_five_replicates_no_interval_and_the_reason(replicates: int, measured: Measured) -> None:
+@pytest.mark.parametrize(("replicates", "few"), [(1, "one is"), (4, "4 of them are")])
+def test_under_five_replicates_no_interval_and_the_reason(
+    replicates: int, few: str, measured: Measured
+) -> None:
     run = measured(replicates)
-    reason = f"the unit is one replicate of the whole stream, and {replicates} "
+    reason = f"the unit is one replicate of the whole stream, and {few} too few"
     assert reason in (stats.why_none(run) or "")
     assert reason in str(notices.notice(run))
     assert findings.intervals(run) is None
