@@ -15,12 +15,30 @@ from crossmem.picture import Picture
 from crossmem.prose import count
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
     from matplotlib.axes import Axes
 
     from crossmem.results import Run
 
+    Point = npt.NDArray[np.float64]
+
 _MARKS = {"core": ("s", "black"), "faithful": ("o", "#d55e00"), "fixed": ("^", "#0173b2")}
+_SIDES = (
+    (11, 0),
+    (-11, 0),
+    (0, 10),
+    (0, -10),
+    (11, 9),
+    (-11, 9),
+    (11, -9),
+    (-11, -9),
+    (22, 0),
+    (-22, 0),
+)
+"""Where a mark's number may stand, in points from it."""
+_NUMBER_WIDTH, _NUMBER_HEIGHT = 10, 8
 _LINE = 34
 """Characters of a line of the key."""
 
@@ -46,7 +64,6 @@ def plane(run: Run) -> Picture:
             alpha=0.75,
             label=kind,
         )
-    _number(axes, list(places))
     beside.axis("off")
     beside.text(
         0, 1, "\n".join(key), transform=beside.transAxes, va="top", fontsize=8, linespacing=1.45
@@ -56,6 +73,7 @@ def plane(run: Run) -> Picture:
     axes.set(ylabel="attempts per success")
     axes.set_title(_titled(run, "What outdated experience costs"), loc="left", fontweight="bold")
     axes.margins(x=0.08, y=0.08)
+    _number(axes, list(places))
     axes.legend(frameon=False, loc="upper right")
     axes.spines[["top", "right"]].set_visible(False)
     said = "; ".join(
@@ -131,14 +149,28 @@ def _wrapped(number: int, names: str) -> str:
 
 
 def _number(axes: Axes, places: list[tuple[float, float]]) -> None:
-    """Write each place's number beside it, to the right and to the left in turn."""
-    for number, at in enumerate(places, start=1):
-        right = number % 2
+    """Write each place's number beside it, on the first side where nothing stands yet."""
+    axes.autoscale_view()
+    marks = axes.transData.transform(places) * 72 / axes.figure.dpi
+    taken = list(marks)
+    for number, (place, mark) in enumerate(zip(places, marks, strict=True), start=1):
+        side = next((each for each in _SIDES if _free(mark + each, mark, taken)), _SIDES[0])
+        taken.append(mark + side)
         axes.annotate(
             str(number),
-            at,
-            xytext=(6 if right else -6, -3),
+            place,
+            xytext=side,
             textcoords="offset points",
             fontsize=8,
-            ha="left" if right else "right",
+            ha="center",
+            va="center",
         )
+
+
+def _free(at: Point, mark: Point, taken: list[Point]) -> bool:
+    """Tell whether a number fits in: no other mark and no number is near."""
+    return all(
+        abs(at[0] - x) > _NUMBER_WIDTH or abs(at[1] - y) > _NUMBER_HEIGHT
+        for x, y in taken
+        if (x, y) != tuple(mark)
+    )

@@ -6,8 +6,9 @@ A live run's model writes them, as a commission of the memory; a mock run has a 
 has changed is served what was said of the old one; 420 characters of each field reach the prompt; what
 could not be written is asked for again at every use.
 **Fixed**: the key is a hash over what the summary is made from: the attempt, its parent and lessons,
-the instruction and the present versions of the tables that the attempt met (a run has one model); the conclusion stands first, so that a cut loses the rest;
-what could not be written is asked for again after `RETRY_AFTER` episodes.
+the instruction and the present versions of the tables that the attempt met (a run has one model); the
+conclusion stands first, so that a cut loses the rest; what could not be written is asked for again
+after `RETRY_AFTER` episodes.
 """
 
 from __future__ import annotations
