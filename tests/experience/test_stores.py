@@ -158,7 +158,7 @@ def test_a_summary_says_what_it_was_accepted_with_and_what_changed() -> None:
 
 def test_of_two_attempts_of_one_content_a_summary_says_what_holds_of_both() -> None:
     sent = node(0).request
-    twins = [(node(at + 1, 1.0, at), node(at, 0.5, request=sent)) for at in (0, 7)]
+    twins = [(node(at + 1, 1.0, at), node(at, 0.5, request=sent, plan="p")) for at in (0, 7)]
     twins = [(replace(each, request=sent, plan="p"), parent) for each, parent in twins]
     cache = SummaryCache(faithful=False)
     assert len({cache.key(each, parent, [], {}) for each, parent in twins}) == 1
