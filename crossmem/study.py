@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +48,7 @@ from crossmem.stage import make_replay, prompter_for, world_of
 from crossmem.upstream.process import NotServedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from crossmem.records import EpisodeRecord
     from crossmem.results import Run
@@ -170,13 +170,12 @@ class _Study:
             ) as bar,
             ThreadPoolExecutor(self._at_once(len(jobs))) as pool,
         ):
-            futures = [
-                pool.submit(self._replay, *job, journal, bar)
-                for job, journal in zip(jobs, journals, strict=True)
-            ]
-            try:
-                for future in as_completed(futures):
-                    future.result()
+            try:  # from the first that is submitted on: an interrupt here must reach the arms as well
+                futures = [
+                    pool.submit(self._replay, *job, journal, bar)
+                    for job, journal in zip(jobs, journals, strict=True)
+                ]
+                _all_done(futures)
             except BudgetSpentError:
                 raise  # the other arms end the episodes they have paid for, and meet the same limit
             except (CrossmemError, OSError):
@@ -299,3 +298,16 @@ class _Study:
         """Remove the run's folder; renamed first: half removed, it would pass for an unfinished run."""
         done = self.folder.rename(self.folder.with_name(f".done-{self.folder.name}"))
         shutil.rmtree(done)
+
+
+def _all_done(futures: Iterable[Future[Any]]) -> None:
+    """Return when all are done; raises what the first that fails raises.
+
+    Never waits long at once: an interrupt that comes while another thread has the interpreter is only
+    seen when the wait that follows ends.
+    """
+    left = set(futures)
+    while left:
+        done, left = wait(left, timeout=0.2, return_when=FIRST_COMPLETED)
+        for future in done:
+            future.result()
