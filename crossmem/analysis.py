@@ -96,6 +96,13 @@ def summary(run: Run) -> pd.DataFrame:
     return table
 
 
+def unsolved_by_arm(run: Run) -> dict[str, float]:
+    """Return how many episodes each arm left unsolved, of those that left any."""
+    table = summary(run)
+    failed = table["episodes"] - table["successes"]
+    return {str(arm): float(number) for arm, number in failed.items() if number > 0}
+
+
 def windows(run: Run, family: str | None = None) -> pd.DataFrame:
     """Return one row per arm and drift epoch, of one family only if named."""
     rows = episodes(run)

@@ -129,14 +129,11 @@ def _fewest(run: Run) -> str:
 
 def _failures(run: Run) -> str:
     """Say which arms left episodes unsolved: fewer attempts are no gain there."""
-    table = analysis.summary(run)
-    failed = (table["episodes"] - table["successes"]).loc[lambda number: number > 0]
-    if failed.empty:
+    failed = analysis.unsolved_by_arm(run)
+    if not failed:
         return ""
-    provider = count(float(table["provider_failures"].sum()))
-    text = (
-        f"Not every episode succeeded. Failed: {listed({str(a): float(n) for a, n in failed.items()})}"
-    )
+    provider = count(float(analysis.summary(run)["provider_failures"].sum()))
+    text = f"Not every episode succeeded. Failed: {listed(failed)}"
     return f"{text}; {provider} of them by the model's provider." if provider != "0" else f"{text}."
 
 

@@ -198,8 +198,13 @@ def refold(memory: Remembers, task: Task, attempts: Sequence[Attempt]) -> None:
     """Fold a recorded episode into `memory`: the state ends as it did when the episode was live."""
     for attempt in attempts:
         retell(memory, attempt)
-        if attempt.status is not None:
-            memory.fold(_observation(task, attempt, read_response(attempt.status, attempt.response)))
+        reobserve(memory, task, attempt)
+
+
+def reobserve(memory: Remembers, task: Task, attempt: Attempt) -> None:
+    """Fold a recorded attempt itself, but not what `memory` was told before it."""
+    if attempt.status is not None:
+        memory.fold(_observation(task, attempt, read_response(attempt.status, attempt.response)))
 
 
 def retell(memory: Remembers, attempt: Attempt) -> None:

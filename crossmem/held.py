@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from crossmem import streams
@@ -14,6 +13,7 @@ from crossmem.runs import lines
 
 if TYPE_CHECKING:
     from crossmem.memory.memory import Remembers
+    from crossmem.records import Attempt
     from crossmem.results import Run
 
 
@@ -42,10 +42,9 @@ def memory(run: Run, arm: str, before: int | None = None, replicate: int = 0) ->
     if not 0 <= replicate < parameters.replicates:
         raise InputError(f"replicate {replicate}: the run has {parameters.replicates}, counted from 0")
     made = known[arm].memory(domain(stream.domain), parameters.keying, f"{parameters.seed}/{replicate}")
-    seen = (each for each in run.results.attempts if (each.arm, each.replicate) == (arm, replicate))
-    for index, attempts in groupby(seen, key=lambda each: each.episode):
+    for index, made_then in attempts(run, arm, replicate).items():
         if index < end:
-            refold(made, stream.episodes[index].task, list(attempts))
+            refold(made, stream.episodes[index].task, made_then)
     return made
 
 
@@ -58,7 +57,14 @@ def asked(run: Run, arm: str, episode: int, replicate: int = 0) -> Remembers:
     made = memory(run, arm, episode, replicate)
     if episode == run.length:
         raise InputError(f"episode {episode}: the run has episodes 0 to {run.length - 1}")
-    at = (arm, replicate, episode)
-    seen = (e for e in run.results.attempts if (e.arm, e.replicate, e.episode) == at)
-    retell(made, next(seen))
+    retell(made, attempts(run, arm, replicate)[episode][0])
     return made
+
+
+def attempts(run: Run, arm: str, replicate: int = 0) -> dict[int, list[Attempt]]:
+    """Return the attempts of an arm, by episode."""
+    found: dict[int, list[Attempt]] = {}
+    for attempt in run.results.attempts:
+        if (attempt.arm, attempt.replicate) == (arm, replicate):
+            found.setdefault(attempt.episode, []).append(attempt)
+    return found

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
+    from crossmem.results import Run
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -44,3 +46,8 @@ class Picture:
             {"image/png": self.png, "text/plain": self.alt},
             {"image/png": {"alt": self.alt, "width": width}},
         )
+
+
+def titled(run: Run, title: str) -> str:
+    """Return the title of a figure, which says whose figures it shows."""
+    return f"{title} ({'scripted agent' if run.scripted else run.config['parameters']['model']})"

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from crossmem import analysis, stats
-from crossmem.picture import Picture
+from crossmem.picture import Picture, titled
 from crossmem.prose import Prose, count
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def strip(run: Run) -> Picture:
                 axes.text(column + 0.5, row + 0.5, letter, ha="center", va="center", size=8, color=ink)
         _mark_drifts(axes, run, offset=0.0)
         _label_cells(axes, grid.index, first)
-        axes.set_title(_titled(run, "What became of each episode"), pad=18)
+        axes.set_title(titled(run, "What became of each episode"), pad=18)
         _outcome_legend(figure, set(grid.stack()))
     return Picture(figure, _strip_alt(run, first))
 
@@ -107,7 +107,7 @@ def tokens(run: Run) -> Picture:
         for bars in axes.containers:
             axes.bar_label(cast("BarContainer", bars), fmt="{:,.0f}", fontsize=8, padding=1)
         axes.set(xlabel="arm", ylabel=f"{_source(run)} tokens per success")
-        axes.set_title(_titled(run, "What a success costs, before and after the drift"))
+        axes.set_title(titled(run, "What a success costs, before and after the drift"))
         axes.legend(title=None, frameon=False, ncols=2, loc="upper right")
         axes.margins(y=0.18)
         sns.despine(figure)
@@ -130,7 +130,7 @@ def memory(run: Run) -> Picture:
         _held(right, run, rows, "bytes")
         right.get_legend().remove()
         _mark_budget(right, rows)
-        title = _titled(run, "What each memory holds after each episode")
+        title = titled(run, "What each memory holds after each episode")
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     peaks = rows.groupby("arm", observed=True)[["entries", "bytes"]].max()
     said = "; ".join(
@@ -165,7 +165,7 @@ def epochs(run: Run, family: str | None = None) -> Picture:
                 axes.yaxis.set_major_formatter(PercentFormatter(1.0))
                 axes.get_legend().remove()
         of = f"{family} episodes" if family else "all episodes"
-        title = _titled(run, f"Each drift epoch by arm, {of}")
+        title = titled(run, f"Each drift epoch by arm, {of}")
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     said = "; ".join(
         f"{arm} epoch {epoch} {count(tokens)} tokens, {rate:.0%} first try"
@@ -192,7 +192,7 @@ def dividend(run: Run) -> Picture | Prose:
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set(xlabel="drift epoch", ylabel="attempts saved")
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_title(_titled(run, "Attempts that A2D saves over A2, by half of the table"))
+        axes.set_title(titled(run, "Attempts that A2D saves over A2, by half of the table"))
         axes.legend(title=None, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
         sns.despine(figure)
     said = "; ".join(
@@ -271,10 +271,6 @@ def _figure(
         left / width, bottom / height, 1 - right / width, 1 - top / height, wspace=0.2
     )
     return figure
-
-
-def _titled(run: Run, title: str) -> str:
-    return f"{title} ({'scripted agent' if run.scripted else run.config['parameters']['model']})"
 
 
 def _source(run: Run) -> str:

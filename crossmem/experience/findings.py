@@ -9,6 +9,7 @@ import pandas as pd
 from crossmem import analysis
 from crossmem.experience.arms import EXPERIENCE_ARMS, VARIANTS, ExperienceArm, together
 from crossmem.experience.measures import hysteresis, plane, reported
+from crossmem.findings import per_arm
 from crossmem.prose import Prose, against, count, grouped, joined
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ def finding(run: Run) -> Prose:
         _bypass(run),
         _idle(run),
         _forgiving(run),
+        _nothing_fitted(run),
     ]
-    said.append(_nothing_fitted(run))
     return Prose(tuple(filter(None, said)) or ("No memory of attempts is among the arms.",))
 
 
@@ -54,11 +55,8 @@ def spread(run: Run) -> Prose | Table:
 
 def _failures(run: Run) -> str:
     """Say which arms left episodes unsolved: fewer attempts are no gain there."""
-    table = analysis.summary(run)
-    failed = (table["episodes"] - table["successes"]).loc[lambda number: number > 0]
-    if failed.empty:
-        return ""
-    return f"Not every episode succeeded. Failed: {grouped({str(a): n for a, n in failed.items()})}."
+    failed = analysis.unsolved_by_arm(run)
+    return f"Not every episode succeeded. Failed: {grouped(failed)}." if failed else ""
 
 
 def _of(run: Run) -> list[ExperienceArm]:
@@ -66,15 +64,11 @@ def _of(run: Run) -> list[ExperienceArm]:
     return [arm for arm in known if isinstance(arm, ExperienceArm)]
 
 
-def _figure(run: Run, figure: str) -> dict[str, float]:
-    return {str(arm): float(n) for arm, n in analysis.summary(run)[figure].items()}
-
-
 def _fewest(run: Run) -> str:
     arms = _of(run)
     if not arms:
         return ""
-    attempts = _figure(run, "attempts")
+    attempts = per_arm(analysis.summary(run), "attempts")
     of_each = {arm.name: attempts[arm.name] for arm in arms}
     fewest = min(of_each.values())
     best = [name for name, number in of_each.items() if number == fewest]
@@ -92,7 +86,7 @@ def _fewest(run: Run) -> str:
 
 def _governed(run: Run) -> Iterator[str]:
     """Say what governance does to stale evidence and stale attempts, over the pairs of the run."""
-    stale, evidence = _figure(run, "stale_attempts"), plane(run)["stale_evidence"]
+    stale, evidence = per_arm(analysis.summary(run), "stale_attempts"), plane(run)["stale_evidence"]
     for rule in ("A2", "A2D"):
         pairs = [
             (arm.name, f"{arm.name}.{rule}")
@@ -113,7 +107,7 @@ def _governed(run: Run) -> Iterator[str]:
 
 def _variants(run: Run) -> str:
     """Say what removing the weaknesses saves each ungoverned component in attempts."""
-    attempts = _figure(run, "attempts")
+    attempts = per_arm(analysis.summary(run), "attempts")
     names = {arm.component for arm in _of(run) if arm.governed == "none"}
     saved = {
         component: attempts[f"{component}.faithful"] - attempts[f"{component}.fixed"]
@@ -137,14 +131,13 @@ def _more(fewer: float) -> str:
 
 def _bypass(run: Run) -> str:
     """Say so where summaries cached by id serve what governance has dropped."""
-    stale = _figure(run, "stale_attempts")
-    pairs = [("rich.faithful", rule) for rule in ("A2", "A2D")]
+    stale = per_arm(analysis.summary(run), "stale_attempts")
     paid = [
-        f"{count(stale[f'{rich}.{rule}'] - stale[cards], 'stale attempt')} under {rule}"
-        for rich, rule in pairs
-        if f"{rich}.{rule}" in stale
+        f"{count(stale[rich] - stale[cards], 'stale attempt')} under {rule}"
+        for rule in ("A2", "A2D")
+        if (rich := f"rich.faithful.{rule}") in stale
         and (cards := f"cards.faithful.{rule}") in stale
-        and stale[f"{rich}.{rule}"] > stale[cards]
+        and stale[rich] > stale[cards]
     ]
     if not paid:
         return ""
@@ -172,7 +165,7 @@ def _forgiving(run: Run) -> str:
     left = {arm: analysis.value(table, arm, "hysteresis") for arm in ("A3", "A3C")}
     beside = (
         f", A2, which has no budget, {analysis.value(table, 'A2', 'hysteresis'):+.0%}"
-        if (analysis.has(run, "A2"))
+        if analysis.has(run, "A2")
         else ""
     )
     number = count(analysis.value(table, "A3", "episodes"), "episode")

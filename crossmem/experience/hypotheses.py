@@ -130,9 +130,8 @@ def _restart(run: Run) -> tuple[Answer, str]:
     A prompt with other entries costs an attempt at most where a first one would have passed; it is set
     against the stale attempts of one drift.
     """
-    table = restarted(run)
-    lossy = [arm for arm in table.index if ".faithful" in str(arm)]
-    total = table.loc[lossy].sum()
+    lossy = [arm for arm in run.arms if arm in EXPERIENCE_ARMS and ".faithful" in arm]
+    total = restarted(run, arms=lossy).sum()
     replicates = run.config["parameters"]["replicates"]
     drifts = len(run.config["drift_events"]) or 1
     stale = float(analysis.summary(run)["stale_attempts"][lossy].sum()) * replicates / drifts

@@ -47,7 +47,6 @@ class ExperienceMemory:
         self.stores = Stores(arm.faithful)
         self._ledger = Memory(arm, domain, keying)
         """Every lesson that was ever suggested, governed by the same code as A2's and A2D's."""
-        self._skilled: dict[str, Entry] = {}
         self._unproven: list[Entry] = []
         """Lessons of skills that the run began with, until a stamp proves or refutes them."""
         self._uncacheable: set[tuple[Key, str]] = set()
@@ -55,11 +54,10 @@ class ExperienceMemory:
         self._task: str | None = None
         """The task that is being worked on, None between two."""
         self._pending: tuple[Entry, ...] = ()
-        self._context = Context("draft")
         self._tokens = 0
         """Put before the agent in this episode."""
         self._counted = (0, 0, 0)
-        self._serving = Serving(arm, domain, self.stores, self._skilled, self._current, chance)
+        self._serving = Serving(arm, domain, self.stores, self._current, chance)
         self._begin_with(arm.skills)
 
     @property
@@ -144,28 +142,28 @@ class ExperienceMemory:
             served = self._first(seen.task, self._episode)
         else:
             served = self._again()
-        self._context = served.context
         self._tokens += served.fitted.tokens
-        kept, used = self._summaries()
+        kept, used = self._summaries(served.context)
         actions = [_served_action(served, used)] if first or served.fitted.text else []
         self._prove(seen)
         actions += self._ledger.fold(seen)
         self.stores.world.update(seen.response.stamps)
-        node = self._node(seen, first=first)
+        fixes = self._suggested(seen)
+        node = self._node(seen, served.context, fixes, first=first)
         line = len(self.stores.journal.append(node))
         kept += self.stores.journal.size if self.arm.faithful else line
-        self.stores.deck.add(self.stores.journal, node, self._context.nodes)
-        self._learn(seen, node)
+        self.stores.deck.add(self.stores.journal, node, served.context.nodes)
+        self._learn(fixes, node)
         self._task = None if seen.response.final else seen.task.id
         kept += self.stores.written - before
         return [*actions, Action("write", "bytes written for this attempt", None, value=kept)]
 
-    def _summaries(self) -> tuple[int, dict[str, int]]:
+    def _summaries(self, context: Context) -> tuple[int, dict[str, int]]:
         """Make the summaries that this context lacks; return the bytes written and what was used."""
         if self.arm.component != "rich":
             return 0, {}
         cache, serving, written = self.stores.cache, self._serving, 0
-        for number in self._context.nodes:
+        for number in context.nodes:
             node = self.stores.journal.nodes[number]
             lessons = serving.lessons(node)
             written += cache.ensure(node, serving.parent(node), lessons, self.stores.world)[1]
@@ -174,12 +172,14 @@ class ExperienceMemory:
         self._counted = now
         return written, dict(zip(("calls", "hits", "stale_hits"), used, strict=True))
 
-    def _node(self, seen: Observation, *, first: bool) -> Node:
+    def _node(
+        self, seen: Observation, context: Context, suggested: Sequence[Entry], *, first: bool
+    ) -> Node:
         """Return the attempt as a node."""
         number = len(self.stores.journal)
-        operator: Operator = self._context.operator if first else "debug"
-        shown = dict.fromkeys((*self._context.primaries, *self._context.nodes))
-        fixes = [self._stamped(seen, each) for each in self._suggested(seen)]
+        operator: Operator = context.operator if first else "debug"
+        shown = dict.fromkeys((*context.primaries, *context.nodes))
+        fixes = [self._stamped(seen, each) for each in suggested]
         violated = sorted({each.key[0] for each in fixes})
         share = len(violated) / len(self.domain.families) if violated else 1.0
         known = {place_of(each): each for each in self._pending}
@@ -227,7 +227,6 @@ class ExperienceMemory:
         for skill in skills:
             self.stores.guidance.learn(skill)
             if skill.lesson:
-                self._skilled[skill.key] = skill.lesson
                 self._unproven.append(skill.lesson)
 
     def _prove(self, seen: Observation) -> None:
@@ -238,17 +237,15 @@ class ExperienceMemory:
             if lesson.version == stamps[lesson.table or ""]:
                 self._ledger.store.put(lesson)
 
-    def _learn(self, seen: Observation, node: Node) -> None:
-        for fix in self._suggested(seen):
+    def _learn(self, suggested: Sequence[Entry], node: Node) -> None:
+        for fix in suggested:
             if not fix.cacheable:
                 self._uncacheable.add(place_of(fix))
         if self.arm.component != "skills" or not node.accepted:
             return
         for lesson in self._serving.lessons(node):
             text = f"- {self.domain.describe(lesson.key)}: {canonical_json(lesson.value)}"
-            skill = Skill(key_of(lesson.key), text, lesson.version or "", lesson)
-            if self.stores.guidance.learn(skill):
-                self._skilled[skill.key] = lesson
+            self.stores.guidance.learn(Skill(key_of(lesson.key), text, lesson.version or "", lesson))
 
 
 def _served_action(served: Served, summaries: dict[str, int]) -> Action:

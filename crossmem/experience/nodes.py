@@ -186,6 +186,10 @@ class NodeFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    def save(self, nodes: Iterable[Node]) -> None:
+        """Write all nodes anew."""
+        self.path.write_bytes(b"".join(checked_line(node.dumped()) for node in nodes))
+
     def append(self, line: bytes) -> None:
         """Add a line; a torn end left by a killed process is ended first, so that nothing is glued."""
         with self.path.open("ab+") as file:

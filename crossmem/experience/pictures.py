@@ -11,7 +11,7 @@ from matplotlib.ticker import PercentFormatter
 from crossmem import analysis
 from crossmem.experience.arms import EXPERIENCE_ARMS, ExperienceArm, together
 from crossmem.experience.measures import plane as plane_of
-from crossmem.picture import Picture
+from crossmem.picture import Picture, titled
 from crossmem.prose import count
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def plane(run: Run) -> Picture:
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set(xlabel="stale evidence: share of recalled entries of another version than the live one")
     axes.set(ylabel="attempts per success")
-    axes.set_title(_titled(run, "What outdated experience costs"), loc="left", fontweight="bold")
+    axes.set_title(titled(run, "What outdated experience costs"), loc="left", fontweight="bold")
     axes.margins(x=0.08, y=0.08)
     _number(axes, list(places))
     axes.legend(frameon=False, loc="upper right")
@@ -107,7 +107,7 @@ def epochs(run: Run) -> Picture:
         axes.set(xlabel="drift epoch", ylabel="")
         axes.tick_params(labelsize=8, length=0)
         axes.set_title(figure.replace("_", " "), size=10)
-    drawn.suptitle(_titled(run, "By drift epoch"), x=0.01, ha="left", fontweight="bold")
+    drawn.suptitle(titled(run, "By drift epoch"), x=0.01, ha="left", fontweight="bold")
     return Picture(drawn, f"Heat map of arms by drift epochs. {_said(tables)}")
 
 
@@ -119,11 +119,6 @@ def _said(tables: dict[str, pd.DataFrame]) -> str:
         for figure, table in tables.items()
     ]
     return f"Per arm, epoch by epoch, {'. '.join(lines)}."
-
-
-def _titled(run: Run, title: str) -> str:
-    who = "scripted agent" if run.scripted else run.config["parameters"]["model"]
-    return f"{title} ({who})"
 
 
 def _kind(arm: str) -> str:

@@ -7,7 +7,7 @@ on the entries alone; a text that differs can mislead only a model.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -15,27 +15,31 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from crossmem import held, streams, tables
+from crossmem.experience.arms import EXPERIENCE_ARMS
 from crossmem.experience.memory import ExperienceMemory
-from crossmem.experience.nodes import FaithfulFile, NodeFile, checked_line
-from crossmem.harness import refold, retell
+from crossmem.experience.nodes import FaithfulFile, NodeFile
+from crossmem.harness import reobserve, retell
 from crossmem.prose import Prose
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from crossmem.experience.nodes import NodeJournal
-    from crossmem.records import Attempt
     from crossmem.results import Run
     from crossmem.tables import Table
 
 
-def restarted(run: Run, before: int | None = None) -> pd.DataFrame:
+def restarted(run: Run, before: int | None = None, arms: Iterable[str] | None = None) -> pd.DataFrame:
     """Return, per experience arm, how many prompts after a restart differ from those without one.
 
+    Of `arms` alone where they are named, for it folds each memory twice.
     The restart is before the episode `before`, the middle of the stream if None. Counted over all
     replicates are the first prompts from there on, those whose `entries` differ, those whose text does,
     and the retries with the `reminders` that differ.
     """
     at = run.length // 2 if before is None else before
-    counts = {arm: _compared(run, arm, at) for arm in run.arms if _is_experience(run, arm)}
+    named = run.arms if arms is None else arms
+    counts = {arm: _compared(run, arm, at) for arm in named if arm in EXPERIENCE_ARMS}
     columns = ["prompts", "entries differ", "texts differ", "retries", "reminders differ"]
     table = pd.DataFrame(counts, index=columns).T.fillna(0).astype(int)
     table.index.name = "arm"
@@ -54,17 +58,13 @@ def differing(run: Run, before: int | None = None) -> Prose | Table:
     return tables.show(rows, caption)
 
 
-def _is_experience(run: Run, arm: str) -> bool:
-    return isinstance(held.memory(run, arm, 0), ExperienceMemory)
-
-
 def _compared(run: Run, arm: str, at: int) -> Counter[str]:
     found: Counter[str] = Counter()
     episodes = streams.load(run.config["stream"]).episodes
     for replicate in range(run.config["parameters"]["replicates"]):
         pair = [held.memory(run, arm, at, replicate) for _ in range(2)]
         _restart(pair[1])
-        for index, attempts in _attempts(run, arm, replicate).items():
+        for index, attempts in held.attempts(run, arm, replicate).items():
             if index < at:
                 continue
             task = episodes[index].task
@@ -80,15 +80,7 @@ def _compared(run: Run, arm: str, at: int) -> Counter[str]:
                     found["retries"] += 1
                     found["reminders differ"] += pair[0].remind(task) != pair[1].remind(task)
                 for memory in pair:
-                    refold(memory, task, [attempt.model_copy(update={"told": []})])
-    return found
-
-
-def _attempts(run: Run, arm: str, replicate: int) -> dict[int, list[Attempt]]:
-    found: dict[int, list[Attempt]] = defaultdict(list)
-    for attempt in run.results.attempts:
-        if (attempt.arm, attempt.replicate) == (arm, replicate):
-            found[attempt.episode].append(attempt)
+                    reobserve(memory, task, attempt)
     return found
 
 
@@ -105,5 +97,5 @@ def save_and_load(journal: NodeJournal, path: Path, faithful: bool) -> None:  # 
         file.save(journal.nodes)
         journal.reload(file.restored())
     else:
-        path.write_bytes(b"".join(checked_line(node.dumped()) for node in journal.nodes))
+        NodeFile(path).save(journal.nodes)
         journal.reload(NodeFile(path).load()[0].nodes)

@@ -43,13 +43,12 @@ class Serving:
     """Chooses and words what one arm serves out of its stores; reads only.
 
     `current` returns a lesson under the version it is now known to hold in, None where it must not be
-    served. `skilled` holds the lesson behind each skill.
+    served.
     """
 
     arm: ExperienceArm
     domain: Domain
     stores: Stores
-    skilled: dict[str, Entry]
     current: Callable[[Entry], Entry | None]
     chance: str
 
@@ -108,9 +107,10 @@ class Serving:
         items = []
         for key in keys:
             skill = guidance.in_force.get(key_of(key))
-            lesson = self.skilled.get(key_of(key))
-            found = self.current(lesson) if lesson else None
-            if skill and (found or lesson is None):
+            if skill is None:
+                continue
+            found = self.current(skill.lesson) if skill.lesson else None
+            if found or skill.lesson is None:
                 items.append(Item(str(len(entries)) if found else skill.key, skill.text))
                 entries += [found] if found else []
         fitted = self._fit([Section("Skills:", items)], self.arm.tokens)
@@ -197,9 +197,7 @@ class Serving:
         """Return what a prompt shows of a node after the refusal of `refused`."""
         stores = self.stores
         node, card = stores.journal.nodes[number], stores.deck.cards[number]
-        outcome = (
-            "accepted" if node.accepted else f"refused for {', '.join(node.errors) or 'no known rule'}"
-        )
+        outcome = "accepted" if node.accepted else _refused(node)
         alike = "" if self.arm.faithful or number == refused else ", refused alike"
         head = f"- attempt {number}, {card.family}, {outcome}{alike}, {node.metric:.2f}"
         if self.arm.component == "rich":
@@ -218,7 +216,7 @@ class Serving:
         if not self._quotable(node):
             return "what it was sent with no longer holds"
         if self.arm.governed != "none" and not node.accepted:
-            return f"refused for {', '.join(node.errors) or 'no known rule'}"
+            return _refused(node)
         return node.plan or "sent as given"
 
     def _board(self, context: Context, episode: int) -> list[Item]:
@@ -236,6 +234,10 @@ class Serving:
     def _fit(self, sections: Sequence[Section], tokens: int) -> Fitted:
         filled = [section for section in sections if section.items]
         return unlimited(filled) if self.arm.faithful else fit(filled, max(0, tokens))
+
+
+def _refused(node: Node) -> str:
+    return f"refused for {', '.join(node.errors) or 'no known rule'}"
 
 
 def _by_support(keys: Sequence[Key], listed: Sequence[tuple[float, int, Entry]]) -> list[Entry]:

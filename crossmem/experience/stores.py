@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from crossmem import paths
 from crossmem.errors import InputError
 from crossmem.experience.cards import Deck
-from crossmem.experience.nodes import Damage, NodeFile, NodeJournal, checked_line
+from crossmem.experience.nodes import Damage, NodeFile, NodeJournal
 from crossmem.experience.rich import SummaryCache
 from crossmem.experience.skills import Guidance, read_skills, write_skills
 
@@ -73,8 +73,7 @@ class Stores:
     def save(self, folder: Path) -> None:
         """Write the stores into `folder`, each file whole."""
         with paths.whole(folder / NODES) as draft:
-            lines = (checked_line(node.dumped()) for node in self.journal.nodes)
-            draft.write_bytes(b"".join(lines))
+            NodeFile(draft).save(self.journal.nodes)
         with paths.whole(folder / SUMMARIES) as draft:
             self.cache.save(draft)
         write_skills(self.guidance.in_force.values(), folder / SKILLS)
