@@ -62,7 +62,7 @@ local: $(RUNTIME) ## install a small language model that runs on this machine (m
 
 picture: $(RUNTIME) ## draw the strip in the README anew, from the newest Phase 3 results
 	$(BIN)/python -c "import crossmem as cm; from pathlib import Path; \
-	  print(cm.plots.strip(cm.phase3(results='latest')).save(Path('docs/strip.png')))"
+	  print(cm.figures.strip(cm.phase3(results='latest')).save(Path('docs/strip.png')))"
 
 bench: $(DEV) ## print the ratios that must hold
 	$(BIN)/python tests/bench.py

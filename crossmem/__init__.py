@@ -12,45 +12,52 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from crossmem import analysis as analysis
-    from crossmem import findings as findings
-    from crossmem import held as held
-    from crossmem import plots as plots
-    from crossmem import slots as slots
-    from crossmem import stats as stats
-    from crossmem.comparison import compare as compare
-    from crossmem.explore import Explorer as Explorer
-    from crossmem.notices import notice as notice
-    from crossmem.parameters import guard as guard
-    from crossmem.results import load as load
+    from crossmem.analysis import figures as figures
+    from crossmem.analysis import findings as findings
+    from crossmem.analysis import metrics as metrics
+    from crossmem.analysis import slots as slots
+    from crossmem.analysis import stats as stats
+    from crossmem.analysis.compare import compare as compare
+    from crossmem.analysis.explorer import Explorer as Explorer
+    from crossmem.analysis.notices import notice as notice
+    from crossmem.analysis.tables import by_epoch as by_epoch
+    from crossmem.analysis.tables import show as show
+    from crossmem.analysis.tables import stable_policies as stable_policies
+    from crossmem.run import history as history
+    from crossmem.run.results import load as load
+    from crossmem.settings import guard as guard
     from crossmem.study import acme as acme
     from crossmem.study import phase1 as phase1
     from crossmem.study import phase2 as phase2
     from crossmem.study import phase3 as phase3
-    from crossmem.tables import by_epoch as by_epoch
-    from crossmem.tables import show as show
-    from crossmem.tables import stable_policies as stable_policies
 
-_MODULES = ("analysis", "findings", "held", "plots", "slots", "stats")
+_MODULES = {
+    "figures": "analysis.figures",
+    "findings": "analysis.findings",
+    "history": "run.history",
+    "metrics": "analysis.metrics",
+    "slots": "analysis.slots",
+    "stats": "analysis.stats",
+}
 _HOMES = {
     "acme": "study",
-    "Explorer": "explore",
-    "compare": "comparison",
-    "guard": "parameters",
-    "load": "results",
-    "notice": "notices",
+    "Explorer": "analysis.explorer",
+    "compare": "analysis.compare",
+    "guard": "settings",
+    "load": "run.results",
+    "notice": "analysis.notices",
     "phase1": "study",
     "phase2": "study",
     "phase3": "study",
-    "by_epoch": "tables",
-    "show": "tables",
-    "stable_policies": "tables",
+    "by_epoch": "analysis.tables",
+    "show": "analysis.tables",
+    "stable_policies": "analysis.tables",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return _loaded(name)
+        return _loaded(_MODULES[name])
     if name in _HOMES:
         return getattr(_loaded(_HOMES[name]), name)
     raise AttributeError(f"module 'crossmem' has no attribute {name!r}")

@@ -10,9 +10,9 @@ from crossmem.api import tables_of
 from crossmem.api.server import serving
 from crossmem.client import ApiClient
 from crossmem.domains import domain
-from crossmem.drift import World, private_copy
-from crossmem.harness import Replay
-from crossmem.parameters import budget_steps
+from crossmem.run.episode import Replay
+from crossmem.run.table_files import World, private_copy
+from crossmem.settings import budget_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crossmem.agents.base import Agent
     from crossmem.api.stripe_access import StripeAccess
     from crossmem.memory.arms import Arm
-    from crossmem.parameters import Parameters
+    from crossmem.settings import Parameters
     from crossmem.streams import Stream
 
 

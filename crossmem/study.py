@@ -20,19 +20,17 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from crossmem import paths, results, streams
-from crossmem.agents.meter import BudgetSpentError
-from crossmem.agents.patience import StoppedError
+from crossmem import paths, streams
+from crossmem.agents.cost import BudgetSpentError
+from crossmem.agents.factory import Staff, expectation, staff
 from crossmem.agents.prompts import Prompter
-from crossmem.agents.staff import Staff, expectation, staff
+from crossmem.agents.retry import StoppedError
 from crossmem.client import ApiClient
-from crossmem.drift import World
 from crossmem.errors import CrossmemError, InputError
-from crossmem.harness import Replay
-from crossmem.journal import Journal, JournalError
 from crossmem.memory.arms import Arm
-from crossmem.parameters import Parameters, read
-from crossmem.runs import (
+from crossmem.run import results
+from crossmem.run.episode import Replay
+from crossmem.run.folders import (
     check_same_tree,
     diff_source,
     identity,
@@ -44,14 +42,17 @@ from crossmem.runs import (
     resumable,
     sweep,
 )
+from crossmem.run.log import Journal, JournalError
+from crossmem.run.table_files import World
+from crossmem.settings import Parameters, read
 from crossmem.stage import make_replay, prompter_for, world_of
 from crossmem.upstream.process import NotServedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from crossmem.records import EpisodeRecord
-    from crossmem.results import Run
+    from crossmem.run.records import EpisodeRecord
+    from crossmem.run.results import Run
     from crossmem.streams import Stream
     from crossmem.upstream.checkout import Checkout
 

@@ -33,17 +33,17 @@ from crossmem.client import ApiClient
 from crossmem.contract import Response, read_response
 from crossmem.domains import domain
 from crossmem.domains.base import Task
-from crossmem.drift import private_copy
-from crossmem.journal import Journal
 from crossmem.memory.arms import ARMS
 from crossmem.memory.entry import Entry
 from crossmem.memory.memory import BudgetSet, Carried, Memory, Observation
-from crossmem.parameters import read
-from crossmem.report import execute
+from crossmem.report.execute import execute
+from crossmem.run.log import Journal
+from crossmem.run.table_files import private_copy
+from crossmem.settings import read
 from crossmem.stage import make_replay, prompter_for
 
 if TYPE_CHECKING:
-    from crossmem.records import EpisodeRecord
+    from crossmem.run.records import EpisodeRecord
 
 Seconds = float
 

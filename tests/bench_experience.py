@@ -20,7 +20,7 @@ from crossmem.domains.base import Task
 from crossmem.experience.arms import row
 from crossmem.experience.cards import Deck
 from crossmem.experience.memory import ExperienceMemory
-from crossmem.experience.nodes import Node
+from crossmem.experience.node import Node
 from crossmem.memory.entry import Entry, Key
 
 NAMES = [f"ingredient {number:02}" for number in range(20)]

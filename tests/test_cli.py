@@ -167,7 +167,7 @@ def test_a_parameter_without_a_value_is_refused() -> None:
 def test_a_report_that_cannot_be_written_is_said_before_anything_runs(
     tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crossmem.report.report", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr("crossmem.report.execute.report", lambda *_: pytest.fail("it ran"))
     (tmp_path / "file").write_text("in the way")
     html = tmp_path / "file" / "page.html"
     said = one_line(crossmem("report", "phase1", "-p", "mock", "True", "-o", str(html)))

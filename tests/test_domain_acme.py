@@ -15,13 +15,13 @@ from crossmem.api import tables_of
 from crossmem.contract import DictDiff, Json, Response, Suggestion, read_response
 from crossmem.domains import domain
 from crossmem.domains.acme import CSM_PLANS
-from crossmem.domains.acme_streams import PLANS
 from crossmem.domains.base import PROVISIONED, Body, Task, merged
-from crossmem.domains.plan import Plan
-from crossmem.drift import Table, difference, read_table
 from crossmem.memory.arms import ARMS
 from crossmem.memory.entry import Entry
 from crossmem.memory.memory import DiffsHanded, Memory, Observation
+from crossmem.run.table_files import Table, difference, read_table
+from crossmem.streams.acme import PLANS
+from crossmem.streams.plan import Plan
 
 ACME = domain("acme")
 TABLES = {path.stem: read_table(path) for path in sorted(tables_of("acme").glob("*.json"))}

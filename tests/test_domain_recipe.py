@@ -16,11 +16,11 @@ from crossmem.api import tables_of
 from crossmem.contract import Json, Suggestion
 from crossmem.domains import DOMAINS, domain
 from crossmem.domains.base import Body, Domain, Keying, Task, merged, value_at
-from crossmem.domains.plan import Plan
-from crossmem.domains.recipe_streams import PLANS, tasks
-from crossmem.drift import read_table
 from crossmem.errors import InputError
 from crossmem.memory.entry import Entry
+from crossmem.run.table_files import read_table
+from crossmem.streams.plan import Plan
+from crossmem.streams.recipe import PLANS, tasks
 
 RECIPE = domain("recipe")
 KEYINGS: tuple[Keying, ...] = ("task", "request")

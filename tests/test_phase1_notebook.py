@@ -18,10 +18,10 @@ import pytest
 from bs4 import BeautifulSoup
 
 from crossmem import paths, streams
-from crossmem.parameters import Phase1
 from crossmem.paths import RESULTS_VARIABLE
-from crossmem.publish import publish
-from crossmem.rendering.page import moment
+from crossmem.report.html import moment
+from crossmem.report.site import publish
+from crossmem.settings import Phase1
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic_core import PydanticUndefined
 
-from crossmem import paths, slots
+from crossmem import paths
+from crossmem.analysis import slots
 from crossmem.errors import InputError
-from crossmem.parameters import NOTEBOOKS
 from crossmem.paths import RESULTS_VARIABLE
-from crossmem.report import render, sentinel_text
-from crossmem.results import Run, load
+from crossmem.report.execute import render, sentinel_text
+from crossmem.run.results import Run, load
+from crossmem.settings import NOTEBOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

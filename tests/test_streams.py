@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from crossmem import author, paths, streams
+from crossmem import authoring, paths, streams
 from crossmem.api import tables_of
 from crossmem.cli import main
 from crossmem.domains import domain
-from crossmem.drift import read_table
 from crossmem.errors import InputError
+from crossmem.run.table_files import read_table
 from crossmem.study import run
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ def crossmem(*arguments: str) -> Result:
 # -- regenerated ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", author.PLANS)
+@pytest.mark.parametrize("name", authoring.PLANS)
 def test_a_stream_is_regenerated_byte_for_byte(name: str) -> None:
-    text = author.author(author.PLANS[name]).dumped()
+    text = authoring.author(authoring.PLANS[name]).dumped()
     assert text.encode() == streams.path_of(name).read_bytes()
 
 
 def test_every_committed_stream_has_a_plan() -> None:
-    assert streams.names() == sorted(author.PLANS)
+    assert streams.names() == sorted(authoring.PLANS)
 
 
 def test_check_says_same_of_each_and_ends_well() -> None:
@@ -101,7 +101,7 @@ def test_an_unknown_stream_is_named_with_the_choices(command: str) -> None:
 # -- what a stream must be -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", author.PLANS)
+@pytest.mark.parametrize("name", authoring.PLANS)
 def test_the_budget_window_crosses_no_drift_and_ends(name: str) -> None:
     stream = streams.load(name)
     if name == "acme_refunds":  # no drift, and no window
@@ -113,10 +113,10 @@ def test_the_budget_window_crosses_no_drift_and_ends(name: str) -> None:
     assert not [e for e in stream.drift_events if tight.before <= e.before < free.before]
 
 
-@pytest.mark.parametrize("name", author.PLANS)
+@pytest.mark.parametrize("name", authoring.PLANS)
 def test_each_episode_says_the_snapshot_in_force_and_has_a_criterion(name: str) -> None:
     stream = streams.load(name)
-    expected = author.PLANS[name].base_snapshot
+    expected = authoring.PLANS[name].base_snapshot
     what = domain(stream.domain)
     table, folder = what.drifting_table, tables_of(stream.domain)
     base = read_table(folder / f"{table}.snapshots" / f"{expected}.json")
@@ -159,9 +159,9 @@ def test_a_file_that_is_no_stream_is_refused_with_its_path(text: str, where: str
 # -- the leak audit ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", author.PLANS)
+@pytest.mark.parametrize("name", authoring.PLANS)
 def test_no_stream_leaks_a_fix(name: str) -> None:
-    assert author.audit(streams.load(name)) == []
+    assert authoring.audit(streams.load(name)) == []
 
 
 def planted(stream: Stream, index: int, **changes: Any) -> Stream:
@@ -185,30 +185,30 @@ def phase1() -> Stream:
 
 @pytest.mark.parametrize("spelling", [BRAND, BRAND.upper()])
 def test_the_audit_finds_a_brand_in_the_text_of_any_task(spelling: str, phase1: Stream) -> None:
-    (leak,) = author.audit(planted(phase1, 1, description=f"Use {spelling} if you can."))
+    (leak,) = authoring.audit(planted(phase1, 1, description=f"Use {spelling} if you can."))
     assert BRAND in leak
     assert f"task {phase1.episodes[1].task.id}" in leak
 
 
 def test_the_audit_finds_a_brand_of_a_later_snapshot_in_input_data(phase1: Stream) -> None:
-    later = author._rotating_values(phase1)
+    later = authoring._rotating_values(phase1)
     assert len(later) > 10  # of all snapshots, not of the base alone
     for brand in (later[0], later[-1]):
         body = {**phase1.episodes[3].task.input, "recipe": f"stew with {brand}"}
-        leaks = author.audit(planted(phase1, 3, input=body))
+        leaks = authoring.audit(planted(phase1, 3, input=body))
         assert leaks
         assert all(brand in leak for leak in leaks)
 
 
 def test_the_audit_finds_a_brand_in_a_criterion(phase1: Stream) -> None:
-    (leak,) = author.audit(with_criterion(phase1, 0, expected=BRAND))[:1]
+    (leak,) = authoring.audit(with_criterion(phase1, 0, expected=BRAND))[:1]
     assert BRAND in leak
     assert "the criteria" in leak
 
 
 def test_the_audit_finds_a_brand_in_a_prompt(phase1: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crossmem.agents.prompts.BASE_INSTRUCTION", f"Prefer {BRAND}.")
-    leaks = author.audit(phase1)
+    leaks = authoring.audit(phase1)
     assert leaks
     assert all("prompt" in leak and BRAND in leak for leak in leaks)
 
@@ -217,7 +217,7 @@ def fix_of(stream: Stream, index: int) -> Any:
     """Ask a real server for the fix of a raw task."""
     from crossmem.domains import domain
 
-    with author._server(stream) as (api, _):
+    with authoring._server(stream) as (api, _):
         task = stream.episodes[index].task
         response = api.submit(domain(stream.domain).endpoint(task), task.input)
     return response.suggestions[0].suggested_value
@@ -229,13 +229,13 @@ PAIR, AMOUNT = 1, 4  # an episode with a forbidden pair, one with a wrong amount
 def test_the_audit_finds_an_episodes_own_fix_in_its_text(phase1: Stream) -> None:
     fix = fix_of(phase1, PAIR)
     task = phase1.episodes[PAIR].task
-    (leak,) = author.audit(planted(phase1, PAIR, description=f"{task.description} Take {fix}."))
+    (leak,) = authoring.audit(planted(phase1, PAIR, description=f"{task.description} Take {fix}."))
     assert leak == f"the fix {fix!r} of episode {PAIR} stands in its own task"
 
 
 @pytest.mark.parametrize("index", [PAIR, AMOUNT])
 def test_the_audit_finds_an_episodes_own_fix_in_its_criterion(index: int, phase1: Stream) -> None:
-    (leak,) = author.audit(with_criterion(phase1, index, expected=fix_of(phase1, index)))
+    (leak,) = authoring.audit(with_criterion(phase1, index, expected=fix_of(phase1, index)))
     assert f"of episode {index} stands in its own task" in leak
 
 
@@ -246,15 +246,15 @@ def with_ingredient(stream: Stream, index: int, **ingredient: Any) -> Stream:
 
 
 def test_the_audit_finds_an_episodes_own_fix_as_a_value_of_its_input_data(phase1: Stream) -> None:
-    assert author.audit(with_ingredient(phase1, AMOUNT, amount=fix_of(phase1, AMOUNT)))
-    assert author.audit(with_ingredient(phase1, PAIR, name=fix_of(phase1, PAIR)))
+    assert authoring.audit(with_ingredient(phase1, AMOUNT, amount=fix_of(phase1, AMOUNT)))
+    assert authoring.audit(with_ingredient(phase1, PAIR, name=fix_of(phase1, PAIR)))
 
 
 def test_the_audit_finds_an_amount_in_the_text_as_a_person_writes_it(phase1: Stream) -> None:
     amount = fix_of(phase1, AMOUNT)
     assert amount == int(amount)
     text = f"{phase1.episodes[AMOUNT].task.description} That is {int(amount)} g."
-    assert author.audit(planted(phase1, AMOUNT, description=text))
+    assert authoring.audit(planted(phase1, AMOUNT, description=text))
 
 
 def test_the_audit_finds_an_episodes_own_fix_inside_a_string_of_its_input_data(
@@ -262,12 +262,12 @@ def test_the_audit_finds_an_episodes_own_fix_inside_a_string_of_its_input_data(
 ) -> None:
     body = phase1.episodes[PAIR].task.input
     recipe = f"{body['recipe']} with {fix_of(phase1, PAIR)}"
-    assert author.audit(planted(phase1, PAIR, input={**body, "recipe": recipe}))
+    assert authoring.audit(planted(phase1, PAIR, input={**body, "recipe": recipe}))
 
 
 def test_another_episodes_fix_is_no_leak(phase1: Stream) -> None:
     description = f"Something quite else, with {fix_of(phase1, PAIR)}."
-    assert author.audit(planted(phase1, AMOUNT, description=description)) == []
+    assert authoring.audit(planted(phase1, AMOUNT, description=description)) == []
 
 
 def test_the_command_fails_with_the_leaks_it_found(copied: Path, phase1: Stream) -> None:

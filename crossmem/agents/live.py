@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from crossmem.agents.backend import WRITE, Backend, Prompt, ProviderError, Reply, Said
 from crossmem.agents.base import Proposal, TokensSource, Usage
-from crossmem.agents.patience import Deadline, Patience
+from crossmem.agents.messages import WRITE, Backend, Prompt, ProviderError, Reply, Said
 from crossmem.agents.prompts import Prompter
+from crossmem.agents.retry import Deadline, Patience
 from crossmem.contract import Response
 from crossmem.domains.base import Task
 from crossmem.memory.entry import Entry

@@ -12,8 +12,8 @@ from crossmem.agents.scripted import profile
 from crossmem.errors import InputError
 
 if TYPE_CHECKING:
-    from crossmem.agents.backend import Backend
-    from crossmem.parameters import Parameters
+    from crossmem.agents.messages import Backend
+    from crossmem.settings import Parameters
 
 ALIASES = {"haiku": "claude-haiku-4-5", "sonnet": "claude-sonnet-4-6"}
 LOCAL = "local"
@@ -37,7 +37,7 @@ def label(parameters: Parameters) -> str:
 
 def check(parameters: Parameters) -> None:
     """Raise InputError where the model of a run cannot be reached, saying what can."""
-    from crossmem.agents.local import model_file
+    from crossmem.agents.providers.llamacpp import model_file
 
     model = parameters.model
     if parameters.gguf and (parameters.mock or model != LOCAL):
@@ -65,22 +65,22 @@ def backend_for(parameters: Parameters) -> Iterator[Callable[[int], Backend]]:
     """Yield what makes a replicate's backend; connections and a local server end with the block."""
     model = full_name(parameters.model)
     if parameters.model == LOCAL:
-        from crossmem.agents import local
-        from crossmem.agents.chat import Chat, client_for
+        from crossmem.agents.providers import llamacpp
+        from crossmem.agents.providers.openai import Chat, client_for
 
         with (
-            local.serving(local.model_file(parameters.gguf)) as (address, name),
+            llamacpp.serving(llamacpp.model_file(parameters.gguf)) as (address, name),
             client_for(address) as client,
         ):
-            length = local.MAX_OUTPUT_TOKENS
+            length = llamacpp.MAX_OUTPUT_TOKENS
             yield lambda replicate: Chat(client, name, parameters.seed + replicate, length)
     elif parameters.model.startswith(CHAT_PREFIX):
-        from crossmem.agents.chat import Chat, client_for
+        from crossmem.agents.providers.openai import Chat, client_for
 
         with client_for() as client:
             yield lambda replicate: Chat(client, model, parameters.seed + replicate)
     else:
-        from crossmem.agents.claude import Claude
+        from crossmem.agents.providers.anthropic import Claude
 
         with closing(Claude(model)) as claude:
             yield lambda _: claude

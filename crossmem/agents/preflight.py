@@ -11,10 +11,10 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from crossmem.agents.backend import Backend, Prompt, ProviderError, Reply
 from crossmem.agents.live import prompt
-from crossmem.agents.patience import Patience
+from crossmem.agents.messages import Backend, Prompt, ProviderError, Reply
 from crossmem.agents.prompts import Prompter, estimate_tokens
+from crossmem.agents.retry import Patience
 from crossmem.domains.base import Task
 from crossmem.errors import CrossmemError
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crossmem.experience import reading as reading
     from crossmem.experience import restart as restart
     from crossmem.experience import stores as stores
-    from crossmem.results import Run
+    from crossmem.run.results import Run
 
 
 _MODULES = {"findings", "hypotheses", "measures", "pictures", "reading", "restart", "stores"}

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
+from crossmem.analysis.prose import joined
 from crossmem.experience.forgiving import A3C
 from crossmem.experience.memory import ExperienceMemory
 from crossmem.experience.rendering import TOKENS
 from crossmem.memory import policies as p
 from crossmem.memory.arms import ARMS, Arm, Told
-from crossmem.prose import joined
 
 if TYPE_CHECKING:
     from crossmem.domains.base import Domain, Keying

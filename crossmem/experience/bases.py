@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crossmem.experience.nodes import Node, NodeJournal
+    from crossmem.experience.node import Node, NodeJournal
 
 NEWEST = 500
 """Children looked at, at most."""

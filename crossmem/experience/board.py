@@ -11,7 +11,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from crossmem.experience.selecting import HALF_LIFE
+from crossmem.experience.select import HALF_LIFE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 
 from crossmem.contract import Json
 from crossmem.experience.board import Board
-from crossmem.experience.nodes import Node, NodeJournal, checked_line
+from crossmem.experience.node import Node, NodeJournal, checked_line
 from crossmem.memory.entry import canonical_json
 
 _TEXT_FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = (

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from crossmem import analysis
+from crossmem.analysis import metrics
+from crossmem.analysis.findings import per_arm
+from crossmem.analysis.prose import Prose, against, count, grouped, joined
 from crossmem.experience.arms import EXPERIENCE_ARMS, VARIANTS, ExperienceArm, together
 from crossmem.experience.measures import hysteresis, plane, reported
-from crossmem.findings import per_arm
-from crossmem.prose import Prose, against, count, grouped, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from crossmem.results import Run
-    from crossmem.tables import Table
+    from crossmem.analysis.tables import Table
+    from crossmem.run.results import Run
 
 
 def finding(run: Run) -> Prose:
@@ -36,11 +36,11 @@ def finding(run: Run) -> Prose:
 
 def spread(run: Run) -> Prose | Table:
     """Return attempts and stale attempts with their intervals, or the words why there are none."""
-    from crossmem import stats, tables
+    from crossmem.analysis import stats, tables
 
     if why := stats.why_none(run):
         return Prose((why,), "notice")
-    rows = analysis.episodes(run)
+    rows = metrics.episodes(run)
     found = {
         figure.replace("_", " "): {
             arm: f"{count(each.mean)} [{count(each.low)}, {count(each.high)}]"
@@ -55,7 +55,7 @@ def spread(run: Run) -> Prose | Table:
 
 def _failures(run: Run) -> str:
     """Say which arms left episodes unsolved: fewer attempts are no gain there."""
-    failed = analysis.unsolved_by_arm(run)
+    failed = metrics.unsolved_by_arm(run)
     return f"Not every episode succeeded. Failed: {grouped(failed)}." if failed else ""
 
 
@@ -68,7 +68,7 @@ def _fewest(run: Run) -> str:
     arms = _of(run)
     if not arms:
         return ""
-    attempts = per_arm(analysis.summary(run), "attempts")
+    attempts = per_arm(metrics.summary(run), "attempts")
     of_each = {arm.name: attempts[arm.name] for arm in arms}
     fewest = min(of_each.values())
     best = [name for name, number in of_each.items() if number == fewest]
@@ -86,7 +86,7 @@ def _fewest(run: Run) -> str:
 
 def _governed(run: Run) -> Iterator[str]:
     """Say what governance does to stale evidence and stale attempts, over the pairs of the run."""
-    stale, evidence = per_arm(analysis.summary(run), "stale_attempts"), plane(run)["stale_evidence"]
+    stale, evidence = per_arm(metrics.summary(run), "stale_attempts"), plane(run)["stale_evidence"]
     for rule in ("A2", "A2D"):
         pairs = [
             (arm.name, f"{arm.name}.{rule}")
@@ -107,7 +107,7 @@ def _governed(run: Run) -> Iterator[str]:
 
 def _variants(run: Run) -> str:
     """Say what removing the weaknesses saves each ungoverned component in attempts."""
-    attempts = per_arm(analysis.summary(run), "attempts")
+    attempts = per_arm(metrics.summary(run), "attempts")
     names = {arm.component for arm in _of(run) if arm.governed == "none"}
     saved = {
         component: attempts[f"{component}.faithful"] - attempts[f"{component}.fixed"]
@@ -131,7 +131,7 @@ def _more(fewer: float) -> str:
 
 def _bypass(run: Run) -> str:
     """Say so where summaries cached by id serve what governance has dropped."""
-    stale = per_arm(analysis.summary(run), "stale_attempts")
+    stale = per_arm(metrics.summary(run), "stale_attempts")
     paid = [
         f"{count(stale[rich] - stale[cards], 'stale attempt')} under {rule}"
         for rule in ("A2", "A2D")
@@ -160,15 +160,15 @@ def _idle(run: Run) -> str:
 
 def _forgiving(run: Run) -> str:
     table = hysteresis(run)
-    if table.empty or not analysis.has(run, "A3", "A3C"):
+    if table.empty or not metrics.has(run, "A3", "A3C"):
         return ""
-    left = {arm: analysis.value(table, arm, "hysteresis") for arm in ("A3", "A3C")}
+    left = {arm: metrics.value(table, arm, "hysteresis") for arm in ("A3", "A3C")}
     beside = (
-        f", A2, which has no budget, {analysis.value(table, 'A2', 'hysteresis'):+.0%}"
-        if analysis.has(run, "A2")
+        f", A2, which has no budget, {metrics.value(table, 'A2', 'hysteresis'):+.0%}"
+        if metrics.has(run, "A2")
         else ""
     )
-    number = count(analysis.value(table, "A3", "episodes"), "episode")
+    number = count(metrics.value(table, "A3", "episodes"), "episode")
     return (
         f"First-try rate in the {number} after the tight byte budget, less that in as many before it: "
         f"A3 {left['A3']:+.0%}, A3C {left['A3C']:+.0%}{beside}."
@@ -187,7 +187,7 @@ def _nothing_fitted(run: Run) -> str:
 
 def successes(run: Run) -> Prose | Table:
     """Return the success rate by drift epoch, or the words that it was 1 everywhere."""
-    from crossmem import tables
+    from crossmem.analysis import tables
 
     if run.rows["success"].all():
         return Prose(("Every arm solved every episode, in every drift epoch.",))

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Literal
 
 import pandas as pd
 
-from crossmem import analysis
+from crossmem.analysis import metrics
+from crossmem.analysis.prose import count
 from crossmem.experience import measures
 from crossmem.experience.arms import EXPERIENCE_ARMS
 from crossmem.experience.restart import restarted
-from crossmem.prose import count
 
 if TYPE_CHECKING:
-    from crossmem.results import Run
+    from crossmem.run.results import Run
 
 Answer = Literal["supported", "not supported", "not testable here"]
 
@@ -60,9 +60,9 @@ def _verdict(*holds: bool) -> Answer:
 
 
 def _targeted(run: Run) -> tuple[Answer, str]:
-    rows = analysis.episodes(run)
-    calm = analysis.measure(rows[rows["drift_epoch"] == 0], ["arm"])["attempts"]
-    after = analysis.measure(rows[rows["drift_epoch"] > 0], ["arm"])["attempts"]
+    rows = metrics.episodes(run)
+    calm = metrics.measure(rows[rows["drift_epoch"] == 0], ["arm"])["attempts"]
+    after = metrics.measure(rows[rows["drift_epoch"] > 0], ["arm"])["attempts"]
     gain = {
         (what, of): float(of_rows[f"simple.faithful{what}"] - of_rows[f"cards.faithful{what}"])
         for what in ("", ".A2")
@@ -78,7 +78,7 @@ def _targeted(run: Run) -> tuple[Answer, str]:
 
 
 def _freshness(run: Run) -> tuple[Answer, str]:
-    stale = analysis.summary(run)["stale_attempts"]
+    stale = metrics.summary(run)["stale_attempts"]
     made = measures.reported(run)["summaries_made"]
     damage = {v: float(stale[f"rich.{v}.A2"] - stale[f"cards.{v}.A2"]) for v in ("faithful", "fixed")}
     extra = float(made["rich.fixed.A2"] / made["rich.faithful.A2"] - 1)
@@ -92,7 +92,7 @@ def _freshness(run: Run) -> tuple[Answer, str]:
 
 def _governance(run: Run) -> tuple[Answer, str]:
     """Answer from every pair that the run has, but for memories that put no lesson before anyone."""
-    stale = analysis.summary(run)["stale_attempts"]
+    stale = metrics.summary(run)["stale_attempts"]
     recalled = run.rows.groupby("arm")["recalled"].sum()
     paid = [
         (arm, float(stale[arm]), float(stale[f"{arm}.A2"]))
@@ -108,10 +108,10 @@ def _forgiving(run: Run) -> tuple[Answer, str]:
     if table.empty:
         why = "the stream has no window of a tight budget with episodes before and after it"
         return "not testable here", why
-    left = {arm: analysis.value(table, arm, "hysteresis") for arm in ("A2", "A3", "A3C")}
+    left = {arm: metrics.value(table, arm, "hysteresis") for arm in ("A2", "A3", "A3C")}
     why = ", ".join(f"{arm} {value:+.0%}" for arm, value in left.items())
     better = left["A3"] < left["A3C"]
-    number = count(analysis.value(table, "A3", "episodes"), "episode")
+    number = count(metrics.value(table, "A3", "episodes"), "episode")
     said = f"first-try rate in the {number} after the window less that in as many before it"
     return _verdict(better), f"{said}: {why}"
 
@@ -134,7 +134,7 @@ def _restart(run: Run) -> tuple[Answer, str]:
     total = restarted(run, arms=lossy).sum()
     replicates = run.config["parameters"]["replicates"]
     drifts = len(run.config["drift_events"]) or 1
-    stale = float(analysis.summary(run)["stale_attempts"][lossy].sum()) * replicates / drifts
+    stale = float(metrics.summary(run)["stale_attempts"][lossy].sum()) * replicates / drifts
     differ = f"{total['entries differ']} of {total['prompts']}"
     why = (
         f"of {len(lossy)} faithful memories restarted in the middle, {differ} first prompts hold other "

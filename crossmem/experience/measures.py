@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from crossmem import analysis
+from crossmem.analysis import metrics
 from crossmem.contract import read_response
 from crossmem.experience.arms import EXPERIENCE_ARMS
 
 if TYPE_CHECKING:
-    from crossmem.records import Attempt, Event
-    from crossmem.results import Run
+    from crossmem.run.records import Attempt, Event
+    from crossmem.run.results import Run
 
 
 def summary(run: Run) -> pd.DataFrame:
@@ -27,7 +27,7 @@ def summary(run: Run) -> pd.DataFrame:
     `stale_evidence` and `contradictions` are shares in [0, 1], `stale_hits` the share of summaries
     served from the cache that no longer said what one made now would; bytes are per episode.
     """
-    table = analysis.measure(analysis.episodes(run), ["arm"])
+    table = metrics.measure(metrics.episodes(run), ["arm"])
     chosen = table[["success_rate", "attempts", "stale_attempts", "poisoned_attempts"]].copy()
     chosen["tokens_per_success"] = table["tokens_per_success"]
     return chosen.join([evidence(run), reported(run)])
@@ -35,7 +35,7 @@ def summary(run: Run) -> pd.DataFrame:
 
 def plane(run: Run) -> pd.DataFrame:
     """Return attempts per success and stale evidence per arm: the plane of the figure."""
-    table = analysis.measure(analysis.episodes(run), ["arm"])
+    table = metrics.measure(metrics.episodes(run), ["arm"])
     per_success = table["attempts"] / table["successes"].where(table["successes"] > 0)
     return pd.DataFrame({"attempts_per_success": per_success}).join(evidence(run))
 
@@ -114,8 +114,8 @@ def recovery(run: Run) -> pd.DataFrame:
     Counted from the drift on, over the family that the drifting table governs; missing where a half
     was not solved at the first try before the next drift.
     """
-    rows = analysis.episodes(run)
-    rows = rows[(rows["drift_epoch"] > 0) & (rows["family"] == analysis.slot_family(run))]
+    rows = metrics.episodes(run)
+    rows = rows[(rows["drift_epoch"] > 0) & (rows["family"] == metrics.slot_family(run))]
     begins = {n: event["before"] for n, event in enumerate(run.config["drift_events"], start=1)}
     found = [
         (arm, replicate, epoch, _recovered(group) - begins[int(str(epoch))] + 1)
@@ -157,7 +157,7 @@ def hysteresis(run: Run) -> pd.DataFrame:
         "in the window": (begin, end),
         "after": (end, end + around),
     }
-    rows = analysis.episodes(run)
+    rows = metrics.episodes(run)
     rows = rows[~rows["arm"].isin(EXPERIENCE_ARMS)]
     rows["arm"] = rows["arm"].cat.remove_unused_categories()
     table = pd.DataFrame(

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crossmem.contract import Json
-from crossmem.experience.nodes import Node, Operator
-from crossmem.experience.rich import commission
-from crossmem.experience.selecting import Context, place_of
+from crossmem.experience.node import Node, Operator
+from crossmem.experience.select import Context, place_of
 from crossmem.experience.serving import Served, Serving
 from crossmem.experience.skills import Skill, key_of
 from crossmem.experience.stores import Stores
+from crossmem.experience.summaries import commission
 from crossmem.memory.entry import Entry, Key, Rendered, canonical_json
 from crossmem.memory.memory import Commission, Event, Memory, Observation, Written
 from crossmem.memory.policies import Action

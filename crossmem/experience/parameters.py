@@ -16,7 +16,7 @@ from crossmem.experience.arms import COMPONENTS, GOVERNED, TABLE, VARIANTS, Expe
 from crossmem.experience.rendering import TOKENS
 from crossmem.experience.skills import Skill, as_skill, key_of, read_skills
 from crossmem.memory.arms import Arm, arms
-from crossmem.parameters import Parameters
+from crossmem.settings import Parameters
 
 
 class Experience(Parameters):

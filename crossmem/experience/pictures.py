@@ -8,11 +8,11 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from crossmem import analysis
+from crossmem.analysis import metrics
+from crossmem.analysis.picture import Picture, titled
+from crossmem.analysis.prose import count
 from crossmem.experience.arms import EXPERIENCE_ARMS, ExperienceArm, together
 from crossmem.experience.measures import plane as plane_of
-from crossmem.picture import Picture, titled
-from crossmem.prose import count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from crossmem.results import Run
+    from crossmem.run.results import Run
 
     Point = npt.NDArray[np.float64]
 
@@ -86,7 +86,7 @@ def plane(run: Run) -> Picture:
 def epochs(run: Run) -> Picture:
     """Draw attempts, stale attempts and tokens per success of every arm in every drift epoch."""
     figures = ("attempts", "stale_attempts", "tokens_per_success")
-    tables = {figure: analysis.by_epoch(run, figure) for figure in figures}
+    tables = {figure: metrics.by_epoch(run, figure) for figure in figures}
     names = list(tables["attempts"].index)
     drawn = Figure(figsize=(10, 1.2 + 0.22 * len(names)), layout="constrained")
     for axes, (figure, table) in zip(

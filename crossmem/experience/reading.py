@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from crossmem import analysis, held, streams
+from crossmem import streams
+from crossmem.analysis import metrics
 from crossmem.errors import InputError
 from crossmem.memory.entry import Rendered
+from crossmem.run import history
 
 if TYPE_CHECKING:
-    from crossmem.results import Run
+    from crossmem.run.results import Run
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ def read(run: Run, *arms: str, episode: int | None = None) -> Texts:
     nothing itself, and where the run has no such episode.
     """
     if episode is None:
-        rows = analysis.episodes(run)
-        after = rows[(rows["drift_epoch"] == 1) & (rows["family"] == analysis.slot_family(run))]
+        rows = metrics.episodes(run)
+        after = rows[(rows["drift_epoch"] == 1) & (rows["family"] == metrics.slot_family(run))]
         consulting = sorted(after["index"].unique())
         if len(consulting) < 2:
             raise InputError(f"{run.path.name} has no second episode after a drift; name an episode")
@@ -55,7 +57,7 @@ def read(run: Run, *arms: str, episode: int | None = None) -> Texts:
     task = known[episode].task
     blocks = {}
     for arm in arms:
-        recalled = held.asked(run, arm, episode).recall(task)
+        recalled = history.asked(run, arm, episode).recall(task)
         if not isinstance(recalled, Rendered):
             raise InputError(f"{arm} puts entries before the agent and has no words of its own")
         blocks[arm] = recalled.text

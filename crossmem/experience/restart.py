@@ -14,19 +14,21 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from crossmem import held, streams, tables
+from crossmem import streams
+from crossmem.analysis import tables
+from crossmem.analysis.prose import Prose
 from crossmem.experience.arms import EXPERIENCE_ARMS
 from crossmem.experience.memory import ExperienceMemory
-from crossmem.experience.nodes import FaithfulFile, NodeFile
-from crossmem.harness import reobserve, retell
-from crossmem.prose import Prose
+from crossmem.experience.node import FaithfulFile, NodeFile
+from crossmem.run import history
+from crossmem.run.episode import reobserve, retell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from crossmem.experience.nodes import NodeJournal
-    from crossmem.results import Run
-    from crossmem.tables import Table
+    from crossmem.analysis.tables import Table
+    from crossmem.experience.node import NodeJournal
+    from crossmem.run.results import Run
 
 
 def restarted(run: Run, before: int | None = None, arms: Iterable[str] | None = None) -> pd.DataFrame:
@@ -62,9 +64,9 @@ def _compared(run: Run, arm: str, at: int) -> Counter[str]:
     found: Counter[str] = Counter()
     episodes = streams.load(run.config["stream"]).episodes
     for replicate in range(run.config["parameters"]["replicates"]):
-        pair = [held.memory(run, arm, at, replicate) for _ in range(2)]
+        pair = [history.memory(run, arm, at, replicate) for _ in range(2)]
         _restart(pair[1])
-        for index, attempts in held.attempts(run, arm, replicate).items():
+        for index, attempts in history.attempts(run, arm, replicate).items():
             if index < at:
                 continue
             task = episodes[index].task

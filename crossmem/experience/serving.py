@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 
 from crossmem.experience import bases
 from crossmem.experience.rendering import Fitted, Item, Section, fit, unlimited
-from crossmem.experience.rich import shown
-from crossmem.experience.selecting import HALF_LIFE, Context, Selector, place_of
+from crossmem.experience.select import HALF_LIFE, Context, Selector, place_of
 from crossmem.experience.skills import key_of
+from crossmem.experience.summaries import shown
 from crossmem.memory.entry import Entry, Key, canonical_json
 
 if TYPE_CHECKING:
     from crossmem.domains.base import Domain
     from crossmem.experience.arms import ExperienceArm
-    from crossmem.experience.nodes import Node
-    from crossmem.experience.rich import Summary
+    from crossmem.experience.node import Node
     from crossmem.experience.stores import Stores
+    from crossmem.experience.summaries import Summary
 
 
 @dataclass

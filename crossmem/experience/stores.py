@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from crossmem import paths
 from crossmem.errors import InputError
 from crossmem.experience.cards import Deck
-from crossmem.experience.nodes import Damage, NodeFile, NodeJournal
-from crossmem.experience.rich import SummaryCache
+from crossmem.experience.node import Damage, NodeFile, NodeJournal
 from crossmem.experience.skills import Guidance, read_skills, write_skills
+from crossmem.experience.summaries import SummaryCache
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from crossmem import paths
-from crossmem.agents.patience import StoppedError
+from crossmem.agents.retry import StoppedError
 from crossmem.client import ServerGoneError
 from crossmem.errors import CrossmemError, InputError
 

@@ -17,8 +17,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from crossmem.client import Routes
-from crossmem.drift import Layout
 from crossmem.errors import InputError
+from crossmem.run.table_files import Layout
 from crossmem.upstream import tree
 
 NAME = "upstream.toml"

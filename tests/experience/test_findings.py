@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crossmem.experience.nodes import FaithfulFile, NodeFile, pick_final
+from crossmem.experience.node import FaithfulFile, NodeFile, pick_final
 from crossmem.experience.rendering import Item, Section, fit, unlimited
-from crossmem.experience.rich import SummaryCache
+from crossmem.experience.summaries import SummaryCache
 
 from .world import deck, journal, lesson, node
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossmem.experience.nodes import NodeJournal
+    from crossmem.experience.node import NodeJournal
 
 SCORES = (0.6, 0.9, 0.7)
 
@@ -30,7 +30,7 @@ def stored(of: NodeJournal, path: Path) -> NodeFile:
 
 
 def journal_line(number: int, of: NodeJournal) -> bytes:
-    from crossmem.experience.nodes import checked_line
+    from crossmem.experience.node import checked_line
 
     return checked_line(of.nodes[number].dumped())
 

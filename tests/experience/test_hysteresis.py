@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from crossmem import experience as ex
-from crossmem.analysis import value
-from crossmem.results import Run
+from crossmem.analysis.metrics import value
+from crossmem.run.results import Run
 
 
 @pytest.fixture(scope="module")

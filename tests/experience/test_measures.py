@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from test_phase_notebooks import walk
 
-from crossmem import analysis, stats
 from crossmem import experience as ex
-from crossmem.analysis import value
+from crossmem.analysis import metrics, stats
+from crossmem.analysis.metrics import value
+from crossmem.analysis.prose import Prose
 from crossmem.errors import InputError
 from crossmem.experience.arms import EXPERIENCE_ARMS
 from crossmem.experience.hypotheses import HYPOTHESES
-from crossmem.prose import Prose
-from crossmem.records import Attempt, Event
-from crossmem.results import Run
+from crossmem.run.records import Attempt, Event
+from crossmem.run.results import Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,7 +184,7 @@ def test_without_a_memory_of_attempts_the_finding_says_so() -> None:
 
 def test_the_figure_by_epochs_says_every_figure_in_words(run: Run) -> None:
     alt = ex.pictures.epochs(run).alt
-    table = analysis.by_epoch(run, "stale_attempts")
+    table = metrics.by_epoch(run, "stale_attempts")
     for arm, row in table.iterrows():
         assert f"{arm} {', '.join(f'{number:.0f}' for number in row)}" in alt
 
@@ -197,9 +197,7 @@ def test_replicates_differ_where_a_parent_is_drawn_and_only_there() -> None:
     given: dict[str, Any] = {"mock": True, "model": "haiku", "arms": "A2,simple.fixed,cards.faithful"}
     drawn = ex.run(**given, replicates=5)
     assert stats.why_none(drawn) is None
-    spread = (
-        stats.per_replicate(analysis.episodes(drawn))["attempts"].unstack("unit").nunique("columns")
-    )
+    spread = stats.per_replicate(metrics.episodes(drawn))["attempts"].unstack("unit").nunique("columns")
     assert spread["cards.faithful"] > 1
     assert spread[["A2", "simple.fixed"]].eq(1).all()
     shown = ex.findings.spread(drawn)

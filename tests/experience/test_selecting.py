@@ -16,9 +16,9 @@ from crossmem.experience.bases import (
     sibling_repaired,
     simple,
 )
-from crossmem.experience.nodes import Node, NodeJournal
+from crossmem.experience.node import Node, NodeJournal
 from crossmem.experience.rendering import Item, Section, fit
-from crossmem.experience.selecting import (
+from crossmem.experience.select import (
     EFFECTIVE,
     Selector,
     calibrated,

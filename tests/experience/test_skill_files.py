@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crossmem import experience as ex
-from crossmem import held
 from crossmem.errors import InputError
 from crossmem.experience.memory import ExperienceMemory
 from crossmem.experience.skills import key_of, read_skills, write_skills
-from crossmem.parameters import read
+from crossmem.run import history
+from crossmem.settings import read
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossmem.results import Run
+    from crossmem.run.results import Run
 
 pytestmark = pytest.mark.usefixtures("results")
 
@@ -94,7 +94,7 @@ def _first_oats(run: Run) -> int:
 
 def test_what_a_run_has_learned_can_begin_another(tmp_path: Path) -> None:
     learned = ex.run(mock=True, model="haiku", stream="phase2_v4", arms="skills.fixed")
-    memory = held.memory(learned, "skills.fixed")
+    memory = history.memory(learned, "skills.fixed")
     assert isinstance(memory, ExperienceMemory)
     skills = memory.stores.guidance.in_force
     write_skills(skills.values(), tmp_path / "learned")
@@ -145,7 +145,7 @@ def test_a_run_keeps_the_skills_it_had_whatever_becomes_of_the_files(
         (folder / "oats.md").unlink()
     else:
         (folder / "oats.md").write_text(text, encoding="utf-8")
-    memory = held.memory(found, "skills.faithful", before=0)
+    memory = history.memory(found, "skills.faithful", before=0)
     assert isinstance(memory, ExperienceMemory)
     (skill,) = memory.stores.guidance.in_force.values()
     assert skill.lesson is not None
@@ -197,7 +197,7 @@ def test_without_its_table_a_skill_stays_and_without_its_version_the_first_stamp
 ) -> None:
     lines = [line for line in OATS.splitlines() if not line.startswith(left_out)]
     (folder / "oats.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
-    memory = held.memory(with_skills(folder, arms="skills.faithful.A2"), "skills.faithful.A2", 4)
+    memory = history.memory(with_skills(folder, arms="skills.faithful.A2"), "skills.faithful.A2", 4)
     assert isinstance(memory, ExperienceMemory)
     lesson = read_skills(folder)["brand / oats"].lesson
     assert lesson is not None

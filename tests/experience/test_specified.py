@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from crossmem.experience.nodes import Node, NodeJournal
-from crossmem.experience.rich import RETRY_AFTER, SummaryCache, trimmed
-from crossmem.experience.selecting import Selector, probabilities
+from crossmem.experience.node import Node, NodeJournal
+from crossmem.experience.select import Selector, probabilities
+from crossmem.experience.summaries import RETRY_AFTER, SummaryCache, trimmed
 from crossmem.memory.entry import Key
 
 from .world import KEY, deck, journal, lesson, node

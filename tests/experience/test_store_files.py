@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crossmem import experience as ex
-from crossmem import held, paths
+from crossmem import paths
 from crossmem.errors import InputError
 from crossmem.experience.memory import ExperienceMemory
-from crossmem.experience.nodes import checked_line
+from crossmem.experience.node import checked_line
 from crossmem.experience.stores import NODES, SUMMARIES, load
+from crossmem.run import history
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Stores]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CROSSMEM_RESULTS", str(tmp_path_factory.mktemp("results")))
         run = ex.run(mock=True, model="haiku", stream="phase2_v4", arms=ARMS)
-        found = {arm: held.memory(run, arm) for arm in ARMS.split(",")}
+        found = {arm: history.memory(run, arm) for arm in ARMS.split(",")}
     assert all(isinstance(each, ExperienceMemory) for each in found.values())
     return {arm: each.stores for arm, each in found.items() if isinstance(each, ExperienceMemory)}
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from crossmem.errors import InputError
 from crossmem.experience.cards import family_of, signature_of
-from crossmem.experience.nodes import Node, NodeFile, NodeJournal, checked_line, loaded
-from crossmem.experience.rich import SummaryCache, cut, parsed, shown, template
+from crossmem.experience.node import Node, NodeFile, NodeJournal, checked_line, loaded
 from crossmem.experience.skills import Guidance, Skill, inject, read_skill, read_skills
+from crossmem.experience.summaries import SummaryCache, cut, parsed, shown, template
 
 from .world import KEY, deck, journal, lesson, node
 

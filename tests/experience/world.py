@@ -9,9 +9,9 @@ from crossmem import streams
 from crossmem.agents.scripted import ScriptedAgent
 from crossmem.domains import domain
 from crossmem.experience.cards import Deck
-from crossmem.experience.nodes import Node, NodeJournal
+from crossmem.experience.node import Node, NodeJournal
 from crossmem.memory.entry import Entry, Key
-from crossmem.parameters import read
+from crossmem.settings import read
 from crossmem.stage import make_replay, prompter_for, world_of
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from crossmem.memory.arms import Arm
     from crossmem.memory.memory import Remembers
-    from crossmem.records import EpisodeRecord
+    from crossmem.run.records import EpisodeRecord
     from crossmem.streams import Stream
 
 KEY: Key = ("brand", "oats")

@@ -22,7 +22,7 @@ from jsonpointer import set_pointer
 from crossmem.contract import read_response
 from crossmem.domains import domain
 from crossmem.domains.base import Task, merged
-from crossmem.experience.rich import FIELDS
+from crossmem.experience.summaries import FIELDS
 
 RECIPE = domain("recipe")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from crossmem.study import run
 
 if TYPE_CHECKING:
-    from crossmem.results import Run
+    from crossmem.run.results import Run
     from crossmem.streams import Stream
 
 KEY = "sk-ant-test-not-to-be-found-7c31e9d04ab8"

@@ -11,7 +11,7 @@ import pytest
 
 from crossmem import streams
 from crossmem.agents.prompts import HINT_STYLES
-from crossmem.parameters import read
+from crossmem.settings import read
 from crossmem.stage import prompter_for, world_of
 from crossmem.study import run
 
@@ -21,7 +21,7 @@ from .helpers import KEY, MODELS, live
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossmem.results import Run
+    from crossmem.run.results import Run
 
     from .fakes import Provider
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crossmem import analysis
-from crossmem.agents import patience
+from crossmem.agents import retry
+from crossmem.analysis import metrics
 
 from .fakes import Answer, Asked, Provider, competent, faulty
 from .helpers import MODELS, failures, live, problems
@@ -21,7 +21,7 @@ from .test_agent import assert_no_call_is_left_dangling
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crossmem.results import Run
+    from crossmem.run.results import Run
 
 pytestmark = pytest.mark.usefixtures("six")
 
@@ -30,7 +30,7 @@ GOOD = "the preflight, answered well"
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "_BACKOFF", lambda _: 0.05)
+    monkeypatch.setattr(retry, "_BACKOFF", lambda _: 0.05)
 
 
 def after_the_preflight(*faults: Answer, then: Callable[[Asked], Answer] = competent) -> Any:
@@ -146,10 +146,10 @@ def test_an_episode_without_an_answer_is_the_providers_failure_and_the_run_goes_
         assert "to be asked again in 90.0 s" in str(row.error)
     assert (row.success, row.attempts, row.total_tokens) == (False, 1, 0)
     assert "provider" in str(row.error)
-    outcomes = analysis.episodes(found)["outcome"].tolist()
+    outcomes = metrics.episodes(found)["outcome"].tolist()
     assert outcomes.count("provider failed") == 1
     assert "failed" not in outcomes
-    assert analysis.summary(found).loc["A0", "provider_failures"] == 1
+    assert metrics.summary(found).loc["A0", "provider_failures"] == 1
 
 
 def test_the_deadline_is_the_episodes_not_the_requests(provider: Provider) -> None:
@@ -216,8 +216,8 @@ def test_a_model_that_never_sends_a_request_fails_every_episode_itself(
     provider.script = lambda asked: competent(asked) if asked.number == 0 else BAD[kind][0]
     found = live(model=model, arms="A0", max_attempts=2)
     assert failures(found) == ["agent"] * 6
-    assert set(analysis.episodes(found)["outcome"]) == {"failed"}
-    assert analysis.summary(found).loc["A0", "provider_failures"] == 0
+    assert set(metrics.episodes(found)["outcome"]) == {"failed"}
+    assert metrics.summary(found).loc["A0", "provider_failures"] == 0
     assert {row.attempts for row in found.results.rows} == {2}
 
 

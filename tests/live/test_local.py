@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from crossmem import analysis, notices, streams
-from crossmem.agents import local
+from crossmem import streams
+from crossmem.agents.providers import llamacpp
+from crossmem.analysis import metrics, notices
 from crossmem.errors import InputError
 
 from .helpers import SHORT, live, start
@@ -64,11 +65,11 @@ def test_six_episodes_with_a_real_model(results: Path, monkeypatch: pytest.Monke
     assert any(each.request and each.request["recipe"] == tasks[each.episode] for each in sent)
 
     text = found.path.read_text(encoding="utf-8")
-    assert str(local.model_file("").parent) not in text
+    assert str(llamacpp.model_file("").parent) not in text
     assert "sk-of-somebody" not in text
     notice, *_ = notices.notice(found).sentences
     assert notice == "Measured with the model local."
-    summary = analysis.summary(found).loc["A2"]
+    summary = metrics.summary(found).loc["A2"]
     assert summary["tokens_per_success"] > 0 or summary["successes"] == 0
 
 

@@ -11,7 +11,7 @@ import anthropic
 import openai
 import pytest
 
-from crossmem import notices
+from crossmem.analysis import notices
 from crossmem.errors import CrossmemError, InputError
 
 from .fakes import Answer, Asked, Provider, competent

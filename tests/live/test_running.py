@@ -14,10 +14,10 @@ from unittest.mock import Mock
 import pytest
 
 from crossmem import streams
-from crossmem.agents.meter import PRICES_OF, BudgetSpentError
-from crossmem.agents.staff import staff
+from crossmem.agents.cost import PRICES_OF, BudgetSpentError
+from crossmem.agents.factory import staff
 from crossmem.errors import CrossmemError
-from crossmem.parameters import read
+from crossmem.settings import read
 
 from .bench_live import live_ratio
 from .fakes import Answer, Asked, Provider, competent

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crossmem.agents.backend import Prompt, ProviderError, Said, blotted
-from crossmem.agents.chat import Chat, client_for
-from crossmem.agents.claude import Claude
+from crossmem.agents.messages import Prompt, ProviderError, Said, blotted
+from crossmem.agents.providers.anthropic import Claude
+from crossmem.agents.providers.openai import Chat, client_for
 from crossmem.errors import CrossmemError
 
 from .fakes import Answer, Asked, Provider, competent
 from .helpers import KEY, MODELS, live, start
 
 if TYPE_CHECKING:
-    from crossmem.agents.backend import Backend
+    from crossmem.agents.messages import Backend
 
 ECHO = Answer(status=401, error=f"invalid key {KEY}")
 FAULTS = {

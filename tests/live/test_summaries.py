@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crossmem import experience, held
+from crossmem import experience
 from crossmem.errors import InputError
 from crossmem.experience.memory import ExperienceMemory
-from crossmem.experience.rich import FIELDS, INSTRUCTION
+from crossmem.experience.summaries import FIELDS, INSTRUCTION
+from crossmem.run import history
 from crossmem.study import run
 
 from .fakes import Answer, Asked, Provider, competent
@@ -20,7 +21,7 @@ from .helpers import MODELS, SHORT, rows, start, unfinished
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossmem.results import Run
+    from crossmem.run.results import Run
 
 pytestmark = pytest.mark.usefixtures("six")
 
@@ -111,7 +112,7 @@ def test_a_summary_written_in_vain_leaves_the_card_and_is_asked_for_again_at_onc
 def test_a_fold_over_the_results_file_is_the_memory_of_the_live_run(provider: Provider) -> None:
     found = lived()
     for arm in RICH.split(","):
-        memory = held.memory(found, arm)
+        memory = history.memory(found, arm)
         assert isinstance(memory, ExperienceMemory)
         last = [row for row in found.results.rows if row.arm == arm][-1]
         assert (memory.store.count, memory.store.bytes) == (last.entries, last.bytes)

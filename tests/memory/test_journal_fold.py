@@ -12,12 +12,12 @@ from crossmem.agents.scripted import ScriptedAgent
 from crossmem.api import tables_of
 from crossmem.api.server import serving
 from crossmem.client import ApiClient
-from crossmem.drift import private_copy
-from crossmem.harness import refold
-from crossmem.journal import Journal
 from crossmem.memory.arms import ARMS, ORACLE, Arm
 from crossmem.memory.memory import Memory
-from crossmem.parameters import read
+from crossmem.run.episode import refold
+from crossmem.run.log import Journal
+from crossmem.run.table_files import private_copy
+from crossmem.settings import read
 from crossmem.stage import make_replay, prompter_for
 
 from .world import assert_consistent, state
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from crossmem.domains.base import Keying
-    from crossmem.records import EpisodeRecord
+    from crossmem.run.records import EpisodeRecord
     from crossmem.streams import Stream
 
 LINES = [*ARMS.values(), ORACLE]

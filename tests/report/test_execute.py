@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from crossmem.errors import CrossmemError, InputError
-from crossmem.report import execute, report, sentinel_text
+from crossmem.report.execute import execute, report, sentinel_text
 
 from .conftest import END
 
@@ -241,7 +241,7 @@ STUBBORN = "import signal\nfor s in (2, 15): signal.signal(s, signal.SIG_IGN)\n"
 def start(source: Path, marker: Path) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
     """Report `source` in a process of its own; return it and its kernels once the cell runs."""
     code = (
-        "from pathlib import Path; from crossmem.report import report\n"
+        "from pathlib import Path; from crossmem.report.execute import report\n"
         f"report(Path({str(source)!r}), Path({str(source.with_name('done.html'))!r}), {{}})"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)

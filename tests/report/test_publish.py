@@ -13,10 +13,10 @@ from bs4 import BeautifulSoup
 from click.testing import CliRunner
 
 from crossmem import paths
-from crossmem.about import MIME
+from crossmem.analysis.about import MIME
 from crossmem.cli import main
 from crossmem.errors import InputError
-from crossmem.publish import publish
+from crossmem.report.site import publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -351,7 +351,7 @@ def test_git_ignores_what_is_published_by_default() -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from crossmem.publish import publish
+from crossmem.report.site import publish
 countdown, replace = int(sys.argv[1]), Path.replace
 def deadly(self, target):
     global countdown

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from crossmem.errors import CrossmemError
-from crossmem.report import render, report
+from crossmem.report.execute import render, report
 
 from .conftest import END
 

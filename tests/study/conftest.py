@@ -14,12 +14,12 @@ from crossmem.api import tables_of
 from crossmem.domains import DOMAINS
 from crossmem.memory.arms import ARMS
 from crossmem.paths import RESULTS_VARIABLE
-from crossmem.results import load
+from crossmem.run.results import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from crossmem.results import Run
+    from crossmem.run.results import Run
 
     Scripted = Callable[..., Run]
 

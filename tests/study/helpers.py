@@ -10,7 +10,7 @@ from crossmem.study import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossmem.results import Run
+    from crossmem.run.results import Run
 
 ARMS = ("A0", "A1", "A1N", "LW", "LWG", "A2", "A3")
 ALL: dict[str, Any] = {"mock": True, "arms": ",".join(ARMS)}

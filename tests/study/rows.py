@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crossmem.records import Event, Row
-    from crossmem.results import Run
+    from crossmem.run.records import Event, Row
+    from crossmem.run.results import Run
 
 
 def rows(run: Run, line: str) -> list[Row]:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crossmem import analysis, streams
+from crossmem import streams
+from crossmem.analysis import metrics
 from crossmem.api import tables_of
 from crossmem.api.stripe_access import BASE_VARIABLE, KEY_VARIABLE
 from crossmem.api.stripe_emulator import emulating
-from crossmem.drift import read_table
 from crossmem.errors import InputError
-from crossmem.results import load
+from crossmem.run.results import load
+from crossmem.run.table_files import read_table
 from crossmem.study import run as run_study
 
 from .conftest import packaged_tables
@@ -32,8 +33,8 @@ from .rows import events, kept_of, paid, rows, table_events, totals, where
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from crossmem.records import Event, Row
-    from crossmem.results import Run
+    from crossmem.run.records import Event, Row
+    from crossmem.run.results import Run
 
     from .conftest import Scripted
 
@@ -117,7 +118,7 @@ def test_a3_pays_at_most_one_stale_attempt_a_rotation(ladder: Run) -> None:
 
 
 def test_the_slot_of_every_rotation_is_the_partner(ladder: Run) -> None:
-    slots = analysis.slots(ladder)
+    slots = metrics.slots(ladder)
     for epoch, index in enumerate(ROTATIONS, start=1):
         here = slots[slots["drift_epoch"] == epoch]
         assert set(here["index"]) == {index}
@@ -256,7 +257,7 @@ def test_the_dividend_is_split_by_plan_and_policy(ladder: Run) -> None:
         (3, "promo", 1),
         (3, "promo", 1),
     ]
-    table = analysis.dividend(ladder).fillna(0)
+    table = metrics.dividend(ladder).fillna(0)
     assert [*table["partner"]] == [0, 0, 1, 0]
     assert [*table["enterprise-pilot"]] == [0, 1, 0, 0]
     assert [*table["promo tasks"]] == [0, 2, 2, 2]
@@ -347,7 +348,7 @@ def test_a_decline_is_neither_a_violation_nor_a_lesson(refunds: Run) -> None:
             before = rows(refunds, line)[row.index - 1]
             assert (row.entries, row.bytes) == (before.entries, before.bytes)
             assert not any((row.cold_retry, row.stale_attempt, row.poisoned, row.outdated_use))
-            assert analysis.outcome_of(row) == "declined"
+            assert metrics.outcome_of(row) == "declined"
 
 
 def test_memory_saves_the_second_attempt_where_a_reason_comes_again(refunds: Run) -> None:
@@ -392,7 +393,7 @@ def journalled(journal: Path) -> list[dict[str, Any]]:
 
 
 KILLED = """
-import os, crossmem.harness as h
+import os, crossmem.run.episode as h
 from crossmem.study import run
 def episode(self, index, whole=h.Replay.episode):
     if index == 8 and self.memory.arm.name == "A2":
@@ -545,7 +546,7 @@ def test_refunds_whose_payment_cannot_be_made_fail_by_the_api_and_the_run_goes_o
                 assert (row.total_tokens, row.recalled) == (0, 0), "the agent was not asked"
     assert run.results.events == []
     assert load(run.path) == run
-    assert analysis.summary(run).loc["A2", "successes"] == 0
+    assert metrics.summary(run).loc["A2", "successes"] == 0
     assert SECRET not in run.path.read_text("utf-8")
 
 

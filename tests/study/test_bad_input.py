@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from crossmem import parameters, paths
+from crossmem import paths, settings
 from crossmem.cli import main
 from crossmem.errors import InputError
 from crossmem.study import run
@@ -115,7 +115,9 @@ def pairs(given: dict[str, Any]) -> list[str]:
 def test_a_bad_parameter_is_one_line_on_the_command_line_before_a_kernel_starts(
     case: str, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crossmem.report.report", lambda *_: pytest.fail("a kernel was started"))
+    monkeypatch.setattr(
+        "crossmem.report.execute.report", lambda *_: pytest.fail("a kernel was started")
+    )
     given, said = BAD[case]
     html = tmp_path / "report" / "page.html"
     arguments = ["report", "phase1", "-o", str(html), *pairs({"mock": "True", **given})]
@@ -296,10 +298,10 @@ def test_no_room_for_results_is_one_line_on_the_command_line(results: Path, tmp_
 
 def test_the_guard_lets_the_notebooks_own_names_pass() -> None:
     namespace = {"In": [], "Out": {}, "_": 1, "__name__": "x", "json": json, "mock": True}
-    assert dict(parameters.guard("phase1", namespace))["mock"] is True
+    assert dict(settings.guard("phase1", namespace))["mock"] is True
 
 
 @pytest.mark.parametrize("name", ["replicatess", "Mock", "stream"])
 def test_the_guard_stops_any_name_that_is_no_parameter(name: str) -> None:
     with pytest.raises(InputError, match=f"unknown parameter '{name}'"):
-        parameters.guard("phase1", {"mock": True, name: 1})
+        settings.guard("phase1", {"mock": True, name: 1})

@@ -11,13 +11,14 @@ import pandas as pd
 import pytest
 from matplotlib.patches import Rectangle
 
-from crossmem import analysis, compare, findings
-from crossmem.comparison import COLUMNS, Comparison
+from crossmem import compare
+from crossmem.analysis import findings, metrics
+from crossmem.analysis.compare import COLUMNS, Comparison
 from crossmem.errors import InputError
-from crossmem.parameters import guard
 from crossmem.paths import notebooks
-from crossmem.report import execute, sentinel_text
-from crossmem.results import Results, Run, load, save
+from crossmem.report.execute import execute, sentinel_text
+from crossmem.run.results import Results, Run, load, save
+from crossmem.settings import guard
 
 from .helpers import read
 from .rows import totals
@@ -88,11 +89,11 @@ def test_the_table_holds_the_summaries_of_the_runs(v2: Run, v4: Run) -> None:
     for label, run in (("pattern v2", v2), ("pattern v4", v4)):
         mine = pd.DataFrame(table.xs(label, level="run"))
         assert [*mine.index] == run.arms
-        summary = analysis.summary(run)
+        summary = metrics.summary(run)
         for arm in run.arms:
             assert mine.at[arm, "attempts"] == totals(run)[arm]
             for column in COLUMNS:
-                assert analysis.value(mine, arm, column) == analysis.value(summary, arm, column)
+                assert metrics.value(mine, arm, column) == metrics.value(summary, arm, column)
 
 
 def test_what_a_run_does_not_have_is_missing(v2: Run, scripted: Scripted) -> None:

@@ -20,20 +20,20 @@ import journals
 import psutil
 import pytest
 
-from crossmem import results as results_files
 from crossmem.api.server import serving
 from crossmem.client import ApiClient
 from crossmem.errors import CrossmemError, InputError
-from crossmem.harness import Replay
-from crossmem.journal import Journal, JournalError
 from crossmem.paths import RESULTS_VARIABLE
+from crossmem.run import results as results_files
+from crossmem.run.episode import Replay
+from crossmem.run.log import Journal, JournalError
 
 from .helpers import ALL, outcome, replayed, unfinished, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from crossmem.results import Run
+    from crossmem.run.results import Run
 
 pytestmark = pytest.mark.slow
 
@@ -125,7 +125,7 @@ def test_a_run_killed_at_any_size_of_its_journals_ends_as_if_undisturbed(
 EXACTLY = {
     "before any journal": f"import crossmem.study as s\ns.Journal = lambda *_: {KILL}",
     "half a line into the journal": (
-        "import crossmem.journal as j\n"
+        "import crossmem.run.log as j\n"
         "def append(self, content, whole=j.Journal._append):\n"
         "    if content.get('index') == 9:\n"
         "        line = j._line(content)\n"
@@ -135,7 +135,7 @@ EXACTLY = {
         "j.Journal._append = append"
     ),
     "a line in the journal, not yet synced": (
-        "import crossmem.journal as j\n"
+        "import crossmem.run.log as j\n"
         "def append(self, record, whole=j.Journal.append):\n"
         "    if record.index == 12:\n"
         f"        j.os = type('os', (), {{'fsync': lambda _: {KILL}}})\n"
@@ -146,14 +146,14 @@ EXACTLY = {
         f"import crossmem.client as c\nc.ApiClient.reload = lambda _: {KILL}"
     ),
     "an episode after the drift": (
-        "import crossmem.harness as h\n"
+        "import crossmem.run.episode as h\n"
         "def episode(self, index, whole=h.Replay.episode):\n"
         f"    if index == 17 and self.memory.arm.name == 'A2': {KILL}\n"
         "    return whole(self, index)\n"
         "h.Replay.episode = episode"
     ),
     "the results file in place, the journals not yet gone": (
-        "import crossmem.results as r\n"
+        "import crossmem.run.results as r\n"
         "def save(*given, whole=r.save, **more):\n"
         f"    whole(*given, **more); {KILL}\n"
         "r.save = save"
@@ -185,7 +185,7 @@ def test_a_run_killed_again_while_it_resumes_ends_as_if_undisturbed(
 
 
 HALF_WRITTEN = (
-    "import contextlib, crossmem.paths as p, crossmem.results as r\n"
+    "import contextlib, crossmem.paths as p, crossmem.run.results as r\n"
     "def dumps(content, **how):\n"
     "    text = json.dumps(content, **how)\n"
     "    return text[:{share}]\n"
@@ -364,10 +364,10 @@ def test_a_run_that_is_going_on_is_not_resumed_by_another_process(
 def test_runs_that_start_in_the_same_second_do_not_share_a_name(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crossmem import runs
+    from crossmem.run import folders
 
-    now = runs.now()
-    monkeypatch.setattr(runs, "now", lambda: now)
+    now = folders.now()
+    monkeypatch.setattr(folders, "now", lambda: now)
     names = {replayed(arms="A0").path.name for _ in range(3)}
     assert sorted(names) == visible(results)
     assert len(names) == 3
@@ -555,7 +555,7 @@ def full_at(nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(handle)
 
-    monkeypatch.setattr("crossmem.journal.os", Full)
+    monkeypatch.setattr("crossmem.run.log.os", Full)
 
 
 def test_a_journal_that_finds_no_space_stops_the_run_and_resume_completes_it(

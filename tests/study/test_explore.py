@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, cast
 import nbformat
 import pytest
 
+from crossmem.analysis.explorer import Explorer
 from crossmem.errors import InputError
-from crossmem.explore import Explorer
 from crossmem.paths import notebooks
-from crossmem.report import execute, sentinel_text
-from crossmem.results import Results, load, save
+from crossmem.report.execute import execute, sentinel_text
+from crossmem.run.results import Results, load, save
 
 from .helpers import read
 
 if TYPE_CHECKING:
-    from crossmem.results import Run
+    from crossmem.run.results import Run
 
     from .conftest import Scripted
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crossmem import analysis, findings, notices, plots
+from crossmem.analysis import figures, findings, metrics, notices
+from crossmem.analysis.prose import Prose, count
 from crossmem.memory.arms import ARMS
-from crossmem.prose import Prose, count
-from crossmem.results import Run
+from crossmem.run.results import Run
 
 from .rows import best, events, rows, totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crossmem.records import Row
+    from crossmem.run.records import Row
 
     from .conftest import Scripted
 
@@ -55,7 +55,7 @@ def named(text: str) -> list[str]:
     return re.findall(r"\b(?:A\d[NCDV]?|LWG?|oracle)\b", text)
 
 
-def figures(listed: str) -> dict[str, int]:
+def listed_counts(listed: str) -> dict[str, int]:
     """What a list such as `oats 1, promo tasks 6` says of each thing."""
     return {thing: int(by) for thing, by in (each.rsplit(" ", 1) for each in listed.split(", "))}
 
@@ -125,7 +125,7 @@ def test_the_dividend_and_its_halves(run: Run) -> None:
     total, halves, induced = match.groups()
     by_half = saved_by_half(run)
     assert int(total) == saved
-    assert figures(halves) == by_half
+    assert listed_counts(halves) == by_half
     assert int(induced or 0) == by_half.get("promo tasks", 0)
 
 
@@ -149,14 +149,14 @@ def test_an_a2d_that_saves_nothing_is_said_to_and_what_it_cost(
     match = re.fullmatch(re.escape(none) + r" and cost (\d+) \((.+)\)\.", said)
     assert match, said
     assert int(match[1]) == cost
-    assert figures(match[2]) == {half: -by for half, by in saved_by_half(worse).items()}
+    assert listed_counts(match[2]) == {half: -by for half, by in saved_by_half(worse).items()}
 
 
 @pytest.mark.parametrize("arms", ["A0,A2", "A2D,LWG", "LWG"])
 def test_without_both_arms_there_is_no_dividend_but_words(arms: str, scripted: Scripted) -> None:
     run = scripted("phase2", arms=arms)
-    assert analysis.dividend(run).empty
-    said = plots.dividend(run)
+    assert metrics.dividend(run).empty
+    said = figures.dividend(run)
     assert isinstance(said, Prose)
     assert said.kind == "notice"
     assert named(str(said)) == ["A2", "A2D"]
@@ -252,7 +252,7 @@ def test_who_was_poisoned_and_how_often(run: Run) -> None:
         return
     who, listed = said.rstrip(".").split(" stored values ")
     assert set(named(who)) == set(hit)
-    assert figures(listed.rsplit(": ", 1)[1]) == hit
+    assert listed_counts(listed.rsplit(": ", 1)[1]) == hit
 
 
 def test_every_sentence_is_one_that_was_checked(run: Run) -> None:
@@ -331,7 +331,7 @@ def test_refunds_that_failed_are_counted_and_nothing_is_said_of_drift(scripted: 
     assert set(failures.values()) == {4}
     start, _, listed = failed.rstrip(".").partition(". Failed: ")
     assert start == "Not every episode succeeded"
-    assert figures(listed) == failures
+    assert listed_counts(listed) == failures
     attempts = totals(run)
     assert set(named(fewest.split(" needed ")[0])) == best(run)
     assert f"the fewest attempts: {attempts['A2']}, {attempts['A0'] - attempts['A2']} fewer" in fewest
@@ -346,7 +346,7 @@ def test_the_acme_dividend_is_split_by_plan_and_policy_and_a_part_is_the_harness
     said = sentence(scripted("acme", stream="acme_m1"), "The granularity dividend")
     assert said is not None
     split, induced = said.split(". ", 1)
-    assert figures(split.split("(")[1].rstrip(")")) == {
+    assert listed_counts(split.split("(")[1].rstrip(")")) == {
         "partner": 1,
         "enterprise-pilot": 1,
         "promo tasks": 6,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crossmem import held, results
 from crossmem.errors import InputError
+from crossmem.run import history, results
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ def test_at_every_episode_it_has_the_size_that_the_row_says(scripted: Scripted, 
     run = scripted(phase, arms=arms)
     for arm in run.arms:
         for row in [each for each in run.results.rows if each.arm == arm][::7]:
-            memory = held.memory(run, arm, row.index + 1)
+            memory = history.memory(run, arm, row.index + 1)
             assert (memory.store.count, memory.store.bytes) == (row.entries, row.bytes), (
                 arm,
                 row.index,
@@ -39,7 +39,7 @@ def test_it_recalls_what_was_recalled_then(scripted: Scripted) -> None:
     told = set()
     for attempt in run.results.attempts:
         if attempt.attempt == 1 and (attempt.told or attempt.episode % 5 == 0):
-            memory = held.asked(run, attempt.arm, attempt.episode)
+            memory = history.asked(run, attempt.arm, attempt.episode)
             found = memory.recall(stream.episodes[attempt.episode].task)
             values = [(each.value, each.version) for each in found]
             then = [(each["value"], each["version"]) for each in attempt.recalled]
@@ -47,7 +47,7 @@ def test_it_recalls_what_was_recalled_then(scripted: Scripted) -> None:
             told |= {attempt.arm} if attempt.told else set()
     assert told == {"A2D", "A2V", "A3", "oracle"}
     with pytest.raises(InputError, match=f"episode {run.length}: the run has"):
-        held.asked(run, "A2", run.length)
+        history.asked(run, "A2", run.length)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_it_recalls_what_was_recalled_then(scripted: Scripted) -> None:
 def test_what_the_run_lacks_is_named(scripted: Scripted, given: dict[str, int], message: str) -> None:
     run = scripted("phase3", arms="A0,A2,A2D")
     with pytest.raises(InputError, match=message):
-        held.memory(run, **given)  # type: ignore[arg-type]
+        history.memory(run, **given)  # type: ignore[arg-type]
 
 
 def test_a_file_of_an_earlier_version_is_not_folded_into_something_else(
@@ -74,9 +74,9 @@ def test_a_file_of_an_earlier_version_is_not_folded_into_something_else(
         del attempt["told"]
     (tmp_path / "old.json").write_text(json.dumps(content), encoding="utf-8")
     old = results.load(tmp_path / "old.json")
-    assert held.memory(old, "A2").store.count
+    assert history.memory(old, "A2").store.count
     with pytest.raises(InputError, match="does not hold what A2D was told"):
-        held.memory(old, "A2D")
+        history.memory(old, "A2D")
 
 
 def test_another_version_of_the_stream_is_refused(scripted: Scripted, tmp_path: Path) -> None:
@@ -85,4 +85,4 @@ def test_another_version_of_the_stream_is_refused(scripted: Scripted, tmp_path: 
     content["config"]["stream_sha256"] = "0" * 64
     (tmp_path / "other.json").write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(InputError, match="another version of the stream phase3_m1"):
-        held.memory(results.load(tmp_path / "other.json"), "A2")
+        history.memory(results.load(tmp_path / "other.json"), "A2")

@@ -8,7 +8,7 @@ import pytest
 
 from crossmem import streams
 from crossmem.paths import RESULTS_VARIABLE
-from crossmem.results import load
+from crossmem.run.results import load
 
 from .helpers import ARMS, outcome, read, replayed, unfinished, visible
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from crossmem.domains.base import Keying
-    from crossmem.records import Event, Row
-    from crossmem.results import Run
+    from crossmem.run.records import Event, Row
+    from crossmem.run.results import Run
 
     Runs = dict[Keying, Run]
 

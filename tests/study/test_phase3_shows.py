@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crossmem import analysis
+from crossmem.analysis import metrics
 from crossmem.memory.arms import ARMS
 
 from .rows import events, kept_of, paid, rows, table_events, totals, where
@@ -47,7 +47,7 @@ def test_every_episode_succeeds_and_counts_the_drifts_so_far(keying: str, script
 
 @pytest.mark.parametrize("keying", KEYINGS)
 def test_the_slots_are_those_of_the_contract(keying: str, scripted: Scripted) -> None:
-    found = analysis.slots(scripted("phase3", keying=keying))
+    found = metrics.slots(scripted("phase3", keying=keying))
     for epoch, (index, half) in enumerate(zip(SLOTS, HALVES, strict=True), start=1):
         here = found[found["drift_epoch"] == epoch]
         assert set(here["index"]) == {index}
@@ -77,7 +77,7 @@ def test_the_dividend_comes_from_both_halves(keying: str, scripted: Scripted) ->
 
 
 def test_the_table_of_the_dividend_says_the_same(scripted: Scripted) -> None:
-    table = analysis.dividend(scripted("phase3"))
+    table = metrics.dividend(scripted("phase3"))
     assert [*table.columns][:2] == ["flour", "oats"]
     assert [*table["flour"].fillna(0)] == [0, 0, 1, 0, 0]
     assert [*table["oats"].fillna(0)] == [0, 1, 0, 0, 1]
@@ -144,7 +144,7 @@ def test_every_governed_arm_ends_under_the_last_version(scripted: Scripted) -> N
 def test_the_oracle_carries_nothing_that_does_not_hold(keying: str, scripted: Scripted) -> None:
     run = scripted("phase3", keying=keying)
     assert not any(r.stale_attempt or r.outdated_use or r.poisoned for r in rows(run, "oracle"))
-    table = analysis.summary(run)
+    table = metrics.summary(run)
     attempts = totals(run)
     for line in (*ARMS, "oracle"):
         assert table.at[line, "regret"] == attempts[line] - attempts["oracle"] >= 0

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bs4 import BeautifulSoup
 
-from crossmem import analysis, slots, streams
+from crossmem import streams
+from crossmem.analysis import metrics, slots
 from crossmem.errors import InputError
 from crossmem.memory.arms import ARMS
-from crossmem.results import Results, Run, load, save
+from crossmem.run.results import Results, Run, load, save
 
 from .helpers import read
 from .rows import rows
@@ -89,7 +90,7 @@ def test_a_slot_is_made_of_the_rows_attempts_and_events_of_the_file(m1: Run) -> 
             each for each in m1.results.attempts if (each.arm, each.episode) == of
         ]
         assert slot.events == [each for each in m1.results.events if (each.arm, each.episode) == of]
-        assert slot.outcome == analysis.outcome_of(slot.row)
+        assert slot.outcome == metrics.outcome_of(slot.row)
         assert len(slot.recalled) == slot.row.recalled
         assert slot.row.stale_attempt == ("stale" in [each["worth"] for each in slot.recalled])
         after = [

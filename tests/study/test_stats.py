@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from crossmem import analysis, findings, notices, plots, slots, stats, tables
-from crossmem.prose import Prose
-from crossmem.results import Results, Run, load, save
+from crossmem.analysis import figures, findings, metrics, notices, slots, stats, tables
+from crossmem.analysis.prose import Prose
+from crossmem.run.results import Results, Run, load, save
 
 from .helpers import read
 
@@ -103,7 +103,7 @@ def student(values: Sequence[float]) -> tuple[float, float, float]:
 @pytest.mark.parametrize("replicates", [5, 8])
 def test_the_interval_of_a_figure_is_students(replicates: int, figure: str, measured: Measured) -> None:
     run = measured(replicates)
-    found = stats.intervals(analysis.episodes(run), figure)
+    found = stats.intervals(metrics.episodes(run), figure)
     assert [*found] == [*LINES]
     for arm, interval in found.items():
         expected = student(per_replicate(run, arm, figure))
@@ -171,7 +171,7 @@ def test_a_word_says_whether_it_can_be_told_from_zero(values: list[float], verdi
 def test_without_spread_the_interval_is_a_point(measured: Measured) -> None:
     run = measured(5, noise=False)
     for figure in stats.FIGURES:
-        for arm, found in stats.intervals(analysis.episodes(run), figure).items():
+        for arm, found in stats.intervals(metrics.episodes(run), figure).items():
             assert found.low == found.high == pytest.approx(per_replicate(run, arm, figure)[0])
     verdicts = stats.differences(run)["verdict"].xs("attempts", level="figure")
     assert set(verdicts) == {"differs from zero"}
@@ -191,7 +191,7 @@ def test_a_replicate_without_success_has_no_tokens_per_success(measured: Measure
             row.update(success=False, first_try=False, error="refused")
 
     run = measured(6, spoil=spoil)
-    found = stats.intervals(analysis.episodes(run), "tokens_per_success")
+    found = stats.intervals(metrics.episodes(run), "tokens_per_success")
     known = [value for value in per_replicate(run, "A0", "tokens_per_success") if not math.isnan(value)]
     assert len(known) == 5
     assert (found["A0"].mean, found["A0"].low, found["A0"].high) == pytest.approx(student(known))
@@ -207,7 +207,7 @@ def test_under_five_values_there_is_no_interval_though_there_are_five_replicates
             row.update(success=False, first_try=False, error="refused")
 
     run = measured(5, spoil=spoil)
-    found = stats.intervals(analysis.episodes(run), "tokens_per_success")
+    found = stats.intervals(metrics.episodes(run), "tokens_per_success")
     assert found["A0"].verdict == "no interval"
     assert found["A2"].verdict == "differs from zero"
     row = difference(run, "A2 - A0", "tokens_per_success")
@@ -253,16 +253,16 @@ def test_figures_draw_the_intervals_that_there_are_and_no_others(
     measured: Measured, replicates: int
 ) -> None:
     run = measured(replicates)
-    (bars,) = plots.tokens(run).figure.axes
+    (bars,) = figures.tokens(run).figure.axes
     drawn = [np.asarray(line.get_ydata(), dtype=float) for line in bars.lines]
     if replicates < 5:
         assert drawn == []
     else:
-        rows = analysis.episodes(run)
+        rows = metrics.episodes(run)
         known = stats.intervals(rows[rows["drift_epoch"] == 0], "tokens_per_success")
         ends = [pytest.approx((each.min(), each.max())) for each in drawn]
         assert all((each.low, each.high) in ends for each in known.values())
-    for axes in plots.epochs(run).figure.axes:
+    for axes in figures.epochs(run).figure.axes:
         assert bool(axes.collections) is (replicates == 5)
 
 
@@ -298,7 +298,7 @@ def test_no_text_of_a_report_says_nan_or_inf(spoilt: str, measured: Measured) ->
 
     run = measured(5, spoil=spoil)
     shown = findings.intervals(run)
-    dividend = plots.dividend(run)
+    dividend = figures.dividend(run)
     assert shown is not None
     assert not isinstance(dividend, Prose)
     texts = [
@@ -307,13 +307,13 @@ def test_no_text_of_a_report_says_nan_or_inf(spoilt: str, measured: Measured) ->
         findings.finding(run)._repr_html_(),
         findings.done(run),
         shown._repr_html_(),
-        tables.show(analysis.summary(run), "all")._repr_html_(),
-        tables.show(analysis.dividend(run), "dividend")._repr_html_(),
-        tables.show(analysis.slot_outcomes(run), "slots")._repr_html_(),
+        tables.show(metrics.summary(run), "all")._repr_html_(),
+        tables.show(metrics.dividend(run), "dividend")._repr_html_(),
+        tables.show(metrics.slot_outcomes(run), "slots")._repr_html_(),
         *(tables.by_epoch(run, figure)._repr_html_() for figure in stats.FIGURES),
         slots.folds(run)._repr_html_(),
         dividend.alt,
-        *(draw(run).alt for draw in (plots.strip, plots.epochs, plots.memory)),
+        *(draw(run).alt for draw in (figures.strip, figures.epochs, figures.memory)),
     ]
     for text in texts:
         assert not re.search(r"\b(nan|[+-]?inf)\b", text, re.IGNORECASE), text

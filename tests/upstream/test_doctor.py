@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from crossmem import doctor
-from crossmem.cli import main
+from crossmem.cli import doctor, main
 from crossmem.paths import RESULTS_VARIABLE
 
 from .conftest import Builder

@@ -11,7 +11,7 @@ import pytest
 
 from crossmem import paths
 from crossmem.errors import InputError
-from crossmem.results import Run
+from crossmem.run.results import Run
 from crossmem.study import run
 
 from .conftest import Builder, nobody_left

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from crossmem import notices
+from crossmem.analysis import notices
 from crossmem.errors import InputError
-from crossmem.results import Run
+from crossmem.run.results import Run
 from crossmem.study import run
 
 from .conftest import Builder
@@ -66,7 +66,7 @@ def test_another_branch_is_an_error_if_asked(watched: Builder, results: Path) ->
     ],
 )
 def test_each_phase_expects_its_branch(phase: str, branch: str, made: Builder) -> None:
-    from crossmem.parameters import read
+    from crossmem.settings import read
 
     given = {"mock": True, "arms": "A0", "strict_checkout": True}
     right, wrong = made(replace(PLAIN, branch=branch)), made(replace(PLAIN, branch="x"), name="wrong")
@@ -76,7 +76,7 @@ def test_each_phase_expects_its_branch(phase: str, branch: str, made: Builder) -
 
 
 def test_acme_expects_its_tag(made: Builder) -> None:
-    from crossmem.parameters import read
+    from crossmem.settings import read
 
     given = {"mock": True, "arms": "A0", "strict_checkout": True}
     bare = replace(ACME, profile=False)

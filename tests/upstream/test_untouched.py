@@ -17,9 +17,9 @@ import journals
 import psutil
 import pytest
 
-from crossmem import results as results_files
 from crossmem.errors import CrossmemError, InputError
 from crossmem.paths import RESULTS_VARIABLE
+from crossmem.run import results as results_files
 from crossmem.study import run
 
 from .conftest import Builder, nobody_left
@@ -28,7 +28,7 @@ from .foreign import ODD, PLAIN, build, servers, state
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crossmem.results import Run
+    from crossmem.run.results import Run
 
 pytestmark = pytest.mark.slow
 
@@ -117,12 +117,14 @@ HOOKS = {
     "the table swapped, not yet reloaded": (
         f"import crossmem.client as c\nc.ApiClient.reload = lambda _: {KILL}"
     ),
-    "the table swapped and reloaded": (f"import crossmem.drift as d\nd.difference = lambda *_: {KILL}"),
+    "the table swapped and reloaded": (
+        f"import crossmem.run.table_files as d\nd.difference = lambda *_: {KILL}"
+    ),
     "a server is being ended": (
         f"import crossmem.upstream.process as p\np._signal = lambda *_: {KILL}"
     ),
     "the results file in place, the run not yet let go": (
-        "import crossmem.results as r\n"
+        "import crossmem.run.results as r\n"
         "def save(*given, whole=r.save, **more):\n"
         f"    whole(*given, **more); {KILL}\n"
         "r.save = save"

@@ -1,0 +1,91 @@
+"""Who does the work of a run: makes the agents, scripted or live, and holds what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from crossmem.agents import models
+from crossmem.agents.base import Agent
+from crossmem.agents.live import LiveAgent
+from crossmem.agents.messages import Backend
+from crossmem.agents.preflight import preflight
+from crossmem.agents.prompts import Prompter, estimate_tokens
+from crossmem.agents.retry import Patience
+from crossmem.agents.scripted import ScriptedAgent
+from crossmem.domains.base import Task
+from crossmem.errors import CrossmemError
+
+if TYPE_CHECKING:
+    from crossmem.settings import Parameters
+
+
+@dataclass(frozen=True)
+class Staff:
+    """Makes the agents of one run; `backend_of` is None in mock mode."""
+
+    parameters: Parameters
+    backend_of: Callable[[int], Backend] | None
+
+    def agent(
+        self, prompter: Prompter, replicate: int, stop: Event, notify: Callable[[str], None]
+    ) -> Agent:
+        """Return the agent of one arm and replicate; waits are told to `notify` and end with `stop`."""
+        if self.backend_of is None:
+            return ScriptedAgent(self.parameters.model, prompter)
+        patience = Patience(self.parameters.episode_timeout_s, notify, stop)
+        return LiveAgent(self.backend_of(replicate), prompter, patience, models.label(self.parameters))
+
+    def at_once(self, jobs: int) -> int:
+        """Return how many of the `jobs`, arms and replicates, to replay at once.
+
+        A local model answers one request at a time: a second arm would spend its episodes' time in the
+        queue.
+        """
+        if self.backend_of is None:
+            return jobs
+        most = 1 if self.parameters.model == models.LOCAL else self.parameters.max_concurrency
+        return min(jobs, most)
+
+    def probe(
+        self, prompter: Prompter, task: Task, notify: Callable[[str], None]
+    ) -> list[dict[str, Any]]:
+        """Return the evidence of a preflight, empty in mock mode.
+
+        Raises CrossmemError where the provider gives no answer, or under `strict_preflight` a doubtful
+        one.
+        """
+        if self.backend_of is None:
+            return []
+        patience = Patience(self.parameters.episode_timeout_s, notify)
+        evidence = preflight(self.backend_of(0), prompter, task, patience)
+        if evidence["warnings"] and self.parameters.strict_preflight:
+            raise CrossmemError(f"strict_preflight: {'; '.join(evidence['warnings'])}")
+        return [evidence]
+
+
+@contextmanager
+def staff(parameters: Parameters) -> Iterator[Staff]:
+    """Yield the staff of a run; a model served on this machine ends with the block."""
+    if parameters.mock:
+        yield Staff(parameters, None)
+        return
+    with models.backend_for(parameters) as backend_of:
+        yield Staff(parameters, backend_of)
+
+
+def expectation(parameters: Parameters, prompter: Prompter, tasks: list[Task], arms: int) -> str:
+    """Say how many calls and tokens a live run will take: one call an episode at least."""
+    episodes = arms * parameters.replicates * len(tasks)
+    fixed = estimate_tokens(prompter.stable()) + estimate_tokens(prompter.schema(tasks[0]))
+    each = fixed + sum(estimate_tokens(prompter.task(task)) for task in tasks) / len(tasks)
+    most = episodes * parameters.max_attempts
+    writing = sum(arm.commissions for arm in parameters.chosen())
+    besides = f"; a call more for every summary that {writing} arms have written" if writing else ""
+    return (
+        f"Expected: {episodes:,} episodes, {episodes:,} to {most:,} calls, "
+        f"at least {episodes * each:,.0f} tokens (estimated, first requests alone){besides}"
+    )

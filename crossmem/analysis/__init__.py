@@ -1,0 +1,1 @@
+"""What is made of a run's rows: figures, tables, findings and intervals."""

@@ -1,0 +1,223 @@
+"""Tables of a run: per arm, per window, per memory event. What they say stands in `findings.py`.
+
+The unit is one stream replicate: every figure is computed per (arm, replicate) over its window and then
+averaged over replicates. Tokens per success = all tokens of the window / successes in it, missing where
+nothing succeeded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pandas as pd
+
+from crossmem.domains import domain
+from crossmem.memory.arms import ORACLE
+
+if TYPE_CHECKING:
+    from crossmem.run.records import Row
+    from crossmem.run.results import Run
+
+OUTCOMES = (
+    "first try",
+    "cold retry",
+    "stale attempt",
+    "poisoned attempt",
+    "other retry",
+    "declined",
+    "provider failed",
+    "failed",
+)
+"""What became of an episode, for the figures."""
+
+_SUMS = {
+    "success": "successes",
+    "attempts": "attempts",
+    "first_try": "first_tries",
+    "cold_retry": "cold_retries",
+    "stale_attempt": "stale_attempts",
+    "outdated_use": "outdated_uses",
+    "poisoned": "poisoned_attempts",
+    "total_tokens": "tokens",
+    "provider_failed": "provider_failures",
+}
+"""The columns of the rows that are summed over a window, and what their sums are called."""
+
+EVENT_KINDS = ("admit", "relearn", "confirm", "hit", "refuse", "invalidate", "restamp", "evict")
+
+
+def episodes(run: Run) -> pd.DataFrame:
+    """Return the rows of a run with their `outcome`; arms and outcomes are ordered categories."""
+    rows = run.rows.copy()
+    rows["outcome"] = pd.Categorical(
+        [outcome_of(row) for row in run.results.rows], OUTCOMES, ordered=True
+    )
+    rows["arm"] = pd.Categorical(rows["arm"], run.arms, ordered=True)
+    rows["provider_failed"] = rows["failed_by"] == "provider"
+    return rows
+
+
+def outcome_of(row: Row) -> str:
+    """Return what became of an episode: the first of these that fits."""
+    for outcome, fits in (
+        ("declined", row.failed_by == "declined"),
+        ("provider failed", row.failed_by == "provider"),
+        ("failed", not row.success),
+        ("stale attempt", row.stale_attempt),
+        ("poisoned attempt", row.poisoned),
+        ("cold retry", row.cold_retry),
+        ("first try", row.first_try),
+    ):
+        if fits:
+            return outcome
+    return "other retry"
+
+
+def measure(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Return the figures of each group: summed over a replicate, then averaged over replicates.
+
+    Counts are means per replicate, rates lie in [0, 1], tokens are per success.
+    """
+    groups = rows.groupby([*by, "replicate"], observed=True)
+    per = groups[list(_SUMS)].sum().rename(columns=_SUMS)  # at once: a column at a time takes thrice
+    per.insert(0, "episodes", groups.size())
+    per["peak_bytes"] = groups["bytes"].max()
+    per["success_rate"] = per["successes"] / per["episodes"]
+    per["first_try_rate"] = per["first_tries"] / per["episodes"]
+    per["tokens_per_success"] = per["tokens"] / per["successes"].where(per["successes"] > 0)
+    return per.groupby(level=by, observed=True).mean()
+
+
+def summary(run: Run) -> pd.DataFrame:
+    """Return one row per arm over the whole stream; `regret` is attempts above the oracle's."""
+    table = measure(episodes(run), ["arm"])
+    if has(run, ORACLE.name):
+        table["regret"] = table["attempts"] - value(table, ORACLE.name, "attempts")
+    return table
+
+
+def unsolved_by_arm(run: Run) -> dict[str, float]:
+    """Return how many episodes each arm left unsolved, of those that left any."""
+    table = summary(run)
+    failed = table["episodes"] - table["successes"]
+    return {str(arm): float(number) for arm, number in failed.items() if number > 0}
+
+
+def windows(run: Run, family: str | None = None) -> pd.DataFrame:
+    """Return one row per arm and drift epoch, of one family only if named."""
+    rows = episodes(run)
+    if family:
+        rows = rows[rows["family"] == family]
+    return measure(rows, ["arm", "drift_epoch"])
+
+
+def by_epoch(run: Run, figure: str, family: str | None = None) -> pd.DataFrame:
+    """Return one figure as arms by drift epochs, of one family only if named."""
+    table = windows(run, family)[figure].unstack("drift_epoch")
+    table.columns = pd.Index([f"epoch {epoch}" for epoch in table.columns])
+    return table
+
+
+def post_drift(run: Run) -> pd.DataFrame:
+    """Return one row per arm over all episodes after the first drift."""
+    rows = episodes(run)
+    return measure(rows[rows["drift_epoch"] > 0], ["arm"])
+
+
+def memory_events(run: Run) -> pd.DataFrame:
+    """Count memory events per arm and kind, per replicate; kinds that never occur are left out."""
+    counts = (
+        run.events.groupby(["arm", "kind"])
+        .size()
+        .unstack(fill_value=0)
+        .reindex(index=run.arms, columns=list(EVENT_KINDS), fill_value=0)
+    )
+    counts.index.name, counts.columns.name = "arm", None
+    seen = counts.loc[:, (counts > 0).any()]
+    return seen.div(int(run.config["parameters"]["replicates"]))
+
+
+def compositions(run: Run) -> pd.DataFrame:
+    """Return the policies of each arm, as the run's config holds them."""
+    table = pd.DataFrame(run.config["arms"], dtype=object).set_index("name").fillna("nothing")
+    table.index.name = "arm"
+    words = table.map(lambda value: str(value).replace("_", " "))
+    return words.rename(columns=lambda name: str(name).replace("_", " "))
+
+
+def slot_family(run: Run) -> str:
+    """Return the family that the drifting table governs."""
+    return domain(run.config["domain"]).slot_family
+
+
+def slots(run: Run) -> pd.DataFrame:
+    """Return the rows of the stale-attempt slots: the slot family's first episode after each drift."""
+    rows = episodes(run)
+    after = rows[(rows["drift_epoch"] > 0) & (rows["family"] == slot_family(run))]
+    first = after.groupby("drift_epoch")["index"].transform("min")
+    return after[after["index"] == first]
+
+
+def slot_outcomes(run: Run) -> pd.DataFrame:
+    """Return what became of each slot in the first replicate, arms by drift epochs."""
+    found = slots(run)
+    found = found[found["replicate"] == found["replicate"].min()]
+    titles = (
+        "epoch "
+        + found["drift_epoch"].astype(str)
+        + ": "
+        + found["half"]
+        + ", episode "
+        + found["index"].astype(str)
+    )
+    table = found.assign(slot=titles).pivot(index="arm", columns="slot", values="outcome")
+    table.columns.name = None
+    return pd.DataFrame(table.astype(str))
+
+
+def dividend(run: Run) -> pd.DataFrame:
+    """Return the granularity dividend, attempts of A2 minus attempts of A2D, per drift epoch.
+
+    A column per half of the drifting table, one per family that does not consult it, and the total;
+    empty where the run lacks one of the two arms.
+    Means over replicates.
+    """
+    if not has(run, "A2", "A2D"):
+        return pd.DataFrame()
+    rows = episodes(run)
+    rows["half"] = rows["half"].fillna(rows["family"] + " tasks")
+    attempts = (
+        rows[rows["arm"].isin(["A2", "A2D"])]
+        .groupby(["replicate", "drift_epoch", "half", "arm"], observed=True)["attempts"]
+        .sum()
+        .unstack("arm")
+    )
+    gap = attempts["A2"] - attempts["A2D"]
+    saved = gap.groupby(["drift_epoch", "half"]).mean().unstack("half")
+    table: pd.DataFrame = saved.reindex(
+        columns=sorted(saved, key=lambda half: (half.endswith(" tasks"), half))
+    )
+    table.columns.name = None
+    table["total"] = table.sum(axis=1)
+    return table
+
+
+def value(table: pd.DataFrame, row: str, column: str) -> float:
+    """Return one figure of a table."""
+    return float(cast("float", table.at[row, column]))
+
+
+def stable_families(run: Run) -> list[str]:
+    """Return the families of the run's tasks that the drifting table does not govern."""
+    return [str(family) for family in run.rows["family"].unique() if family != slot_family(run)]
+
+
+def unsolved(run: Run) -> pd.DataFrame:
+    """Return every episode that failed, with whose failure it is and why."""
+    rows = run.rows[~run.rows["success"]]
+    return rows[["arm", "index", "family", "attempts", "failed_by", "error"]].reset_index(drop=True)
+
+
+def has(run: Run, *arms: str) -> bool:
+    """Tell whether a run holds all of the `arms`."""
+    return set(arms) <= set(run.arms)

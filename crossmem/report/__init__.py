@@ -1,0 +1,1 @@
+"""A notebook becomes a report: executed, rendered to one page, published with an index."""

@@ -1,0 +1,99 @@
+"""The judgement of an attempt, from live tables and success criteria. An arm never does this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from crossmem.domains.base import PROVISIONED
+from crossmem.run.records import Attempt, CarriedRecord
+
+if TYPE_CHECKING:
+    from crossmem.contract import Response
+    from crossmem.domains.base import Body, Domain, Task
+    from crossmem.memory.entry import Entry
+    from crossmem.run.table_files import Table
+
+Verdict = Literal["good", "stale", "poisoned", "outdated"]
+
+
+def carried(
+    domain: Domain,
+    live: Mapping[str, Table],
+    recalled: Sequence[Entry],
+    task: Task,
+    request: Body,
+    response: Response,
+) -> list[CarriedRecord]:
+    """Judge every recalled entry that stood in `request` against the `live` tables."""
+    return [
+        CarriedRecord(
+            key=list(entry.key),
+            table=entry.table,
+            row=entry.row,
+            value=entry.value,
+            version=entry.version,
+            refused=response.refuses(pointers),
+            verdict=_verdict(domain, live.get(entry.table or ""), entry, pointers, response),
+        )
+        for entry, pointers in domain.carried(recalled, task, request)
+    ]
+
+
+def _verdict(
+    domain: Domain, live: Table | None, entry: Entry, pointers: Sequence[str], response: Response
+) -> Verdict:
+    consulted = live is not None and live.name in response.stamps
+    if live and consulted and not domain.holds(entry, live.rows):
+        return "stale"
+    if response.refuses(pointers):
+        return "poisoned"
+    if live and entry.version != live.version:
+        return "outdated"
+    return "good"
+
+
+def first_attempt(attempt: Attempt) -> dict[str, bool]:
+    """Return what a row says of an episode's first attempt; one that carried nothing may be cold."""
+    verdicts = {each.verdict for each in attempt.carried}
+    return {
+        "stale_attempt": "stale" in verdicts,
+        "outdated_use": "outdated" in verdicts,
+        "poisoned": "poisoned" in verdicts,
+        "cold_retry": attempt.status in {400, 422} and verdicts.isdisjoint({"stale", "poisoned"}),
+    }
+
+
+def succeeded(domain: Domain, criterion: Mapping[str, Any], task: Task, last: Attempt) -> bool:
+    """Tell whether the last request was accepted and keeps the intent of the task.
+
+    A provisioned value is to be kept as it was made.
+    """
+    kept = criterion.get("keep")
+    if isinstance(kept, dict):
+        made = {name: task.input[name] for name, value in kept.items() if value == PROVISIONED}
+        criterion = {**criterion, "keep": {**kept, **made}}
+    return _accepted(last) and domain.intent_kept(criterion, last.request or {})
+
+
+def failed_by(last: Attempt) -> Literal["agent", "provider", "api", "declined"]:
+    """Return whose failure an unsuccessful episode is."""
+    if last.failed_by:
+        return last.failed_by
+    if last.status == 402:
+        return "declined"
+    return "api" if last.status is not None and last.status >= 500 else "agent"
+
+
+def why_failed(last: Attempt) -> str:
+    """Return the reason of an unsuccessful episode, in one line."""
+    if last.error:
+        return last.error
+    if _accepted(last):
+        return "accepted, but the request no longer does what the task asked for"
+    detail = (last.response or {}).get("detail", "")
+    return f"refused with {last.status}: {detail}"
+
+
+def _accepted(attempt: Attempt) -> bool:
+    return attempt.status is not None and 200 <= attempt.status < 300
