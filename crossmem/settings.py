@@ -126,7 +126,7 @@ class Parameters(Given):
         found = open_checkout(
             self.api, self.phase, stream, self.api_python, strict=self.strict_checkout
         )
-        needy = [arm.name for arm in self.chosen() if arm.told == "versions"]
+        needy = [arm.name for arm in self.chosen() if arm.signal == "versions"]
         if needy and found.profile.paths.versions is None:
             raise InputError(
                 f"arms: {needy[0]} reads the API's versions, and the checkout has no endpoint for them "

@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from crossmem import paths, streams
 from crossmem.agents.cost import BudgetSpentError
-from crossmem.agents.factory import Staff, expectation, staff
+from crossmem.agents.factory import AgentFactory, agent_factory, expectation
 from crossmem.agents.prompts import Prompter
 from crossmem.agents.retry import StoppedError
 from crossmem.client import ApiClient
@@ -98,7 +98,7 @@ def run(phase: str, **given: Any) -> Run:
         if resumed:
             check_same_tree(resumed, checkout)
         announce(checkout, len(lines(parameters)) * parameters.replicates)
-    with staff(parameters) as workers:
+    with agent_factory(parameters) as workers:
         probes = _probe(parameters, stream, workers, checkout)
         folder = resumed or new_folder(parameters, stream, checkout)
         try:
@@ -110,7 +110,7 @@ def run(phase: str, **given: Any) -> Run:
 
 
 def _probe(
-    parameters: Parameters, stream: Stream, workers: Staff, checkout: Checkout | None
+    parameters: Parameters, stream: Stream, workers: AgentFactory, checkout: Checkout | None
 ) -> list[dict[str, Any]]:
     """Say what a live run will take and probe its model, before anything else is done."""
     if parameters.mock:
@@ -134,7 +134,7 @@ class _Study:
     parameters: Parameters
     stream: Stream
     folder: Path
-    workers: Staff
+    workers: AgentFactory
     checkout: Checkout | None = None
     stop: Event = field(default_factory=Event)
     _asking: Lock = field(default_factory=Lock)

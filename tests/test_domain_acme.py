@@ -136,7 +136,7 @@ def test_another_task_has_other_keys(changes: Body) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asks", "half"),
+    ("asks", "drift_row"),
     [
         (charge(plan_id="partner"), "partner"),
         (charge(plan_id="enterprise-pilot"), "enterprise-pilot"),
@@ -145,7 +145,7 @@ def test_another_task_has_other_keys(changes: Body) -> None:
     ],
 )
 def test_the_half_of_the_table_is_the_plan_that_needs_a_code(asks: Task, half: str | None) -> None:
-    assert ACME.half(asks) == half
+    assert ACME.drift_row(asks) == half
 
 
 # -- lessons ---------------------------------------------------------------------------------------
@@ -586,7 +586,7 @@ def test_one_block_is_repeated_verbatim_and_the_partner_comes_first(name: str) -
     assert all(task == same[0] for same in kinds.values() for task in same)
     assert len({repr(same[0]) for same in kinds.values()}) == len(kinds)
     for before, _ in DRIFTS[name]:
-        assert ACME.half(tasks[before]) == "partner"
+        assert ACME.drift_row(tasks[before]) == "partner"
 
 
 @pytest.mark.parametrize("name", LADDERS)
@@ -596,7 +596,7 @@ def test_tasks_are_as_the_contract_has_them(name: str) -> None:
         given = task.input
         assert "csm_code" not in given
         assert not CODES & set(map(str, given.values()))
-        if ACME.half(task):
+        if ACME.drift_row(task):
             assert given["tier"] != "enterprise"
         if stream.family(task) == "promo":
             assert len(given["promo_codes"]) == 1

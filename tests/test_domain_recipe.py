@@ -101,7 +101,7 @@ def test_a_key_of_one_cuisine_does_not_match_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asks", "half"),
+    ("asks", "drift_row"),
     [
         (task(ingredient("salt"), ingredient("oats")), "oats"),
         (task(ingredient("flour")), "flour"),
@@ -110,7 +110,7 @@ def test_a_key_of_one_cuisine_does_not_match_another() -> None:
     ],
 )
 def test_the_half_of_the_table_is_the_grain_of_a_celiac_task(asks: Task, half: str | None) -> None:
-    assert RECIPE.half(asks) == half
+    assert RECIPE.drift_row(asks) == half
 
 
 # -- lessons ---------------------------------------------------------------------------------------
@@ -463,7 +463,7 @@ def test_a_raw_celiac_task_carries_no_brand_and_exactly_one_grain() -> None:
     for index, grain in GRAIN_AT.items():
         assert [name for name in listed(STREAM[index]) if name in GRAINS] == [grain]
         assert STREAM[index].input["dietary"] == ["celiac"]
-        assert RECIPE.half(STREAM[index]) == grain
+        assert RECIPE.drift_row(STREAM[index]) == grain
 
 
 def test_no_raw_task_carries_a_brand() -> None:
@@ -556,7 +556,7 @@ def test_the_budget_window_crosses_no_drift(plan: Plan) -> None:
 
 def windows(plan: Plan) -> list[tuple[str, list[str]]]:
     """The snapshot of each drift and the grains of the celiac tasks from it to the next one."""
-    grains = [RECIPE.half(each.task) for each in plan.tasks()]
+    grains = [RECIPE.drift_row(each.task) for each in plan.tasks()]
     bounds = [*(before for before, _ in plan.drifts), len(grains)]
     return [
         (name, [grain for grain in grains[start:end] if grain])

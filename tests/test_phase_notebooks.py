@@ -194,7 +194,7 @@ def test_every_cell_shows_something_sound(case: str) -> None:
 @pytest.mark.parametrize("arms", ["A0,A2", "LWG"])
 def test_arms_without_a_dividend_are_no_error(arms: str) -> None:
     shown = walk("phase2", mock=True, arms=arms)
-    (figure,) = [each for each in shown if each.code == "cm.plots.dividend(run)"]
+    (figure,) = [each for each in shown if each.code == "cm.figures.dividend(run)"]
     assert "needs both A2 and A2D" in figure.html
 
 

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from crossmem.contract import Response
 from crossmem.domains.base import Body, Task
 from crossmem.memory.entry import Entry
-from crossmem.memory.memory import Commission
+from crossmem.memory.memory import SummaryRequest
 
 TokensSource = Literal["reported", "estimated"]
 
@@ -58,5 +58,5 @@ class Agent(Protocol):
     def begin(self, task: Task, recalled: Sequence[Entry]) -> Turn:
         """Start an episode with what memory put forward."""
 
-    def write(self, commission: Commission) -> Proposal | None:
+    def write(self, commission: SummaryRequest) -> Proposal | None:
         """Return what the model wrote for a memory, as the `request`; None where there is no model."""

@@ -14,7 +14,7 @@ from crossmem.agents.live import LiveAgent
 from crossmem.agents.messages import Backend
 from crossmem.agents.preflight import preflight
 from crossmem.agents.prompts import Prompter, estimate_tokens
-from crossmem.agents.retry import Patience
+from crossmem.agents.retry import RetryPolicy
 from crossmem.agents.scripted import ScriptedAgent
 from crossmem.domains.base import Task
 from crossmem.errors import CrossmemError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Staff:
+class AgentFactory:
     """Makes the agents of one run; `backend_of` is None in mock mode."""
 
     parameters: Parameters
@@ -36,8 +36,10 @@ class Staff:
         """Return the agent of one arm and replicate; waits are told to `notify` and end with `stop`."""
         if self.backend_of is None:
             return ScriptedAgent(self.parameters.model, prompter)
-        patience = Patience(self.parameters.episode_timeout_s, notify, stop)
-        return LiveAgent(self.backend_of(replicate), prompter, patience, models.label(self.parameters))
+        retry_policy = RetryPolicy(self.parameters.episode_timeout_s, notify, stop)
+        return LiveAgent(
+            self.backend_of(replicate), prompter, retry_policy, models.label(self.parameters)
+        )
 
     def at_once(self, jobs: int) -> int:
         """Return how many of the `jobs`, arms and replicates, to replay at once.
@@ -60,21 +62,21 @@ class Staff:
         """
         if self.backend_of is None:
             return []
-        patience = Patience(self.parameters.episode_timeout_s, notify)
-        evidence = preflight(self.backend_of(0), prompter, task, patience)
+        retry_policy = RetryPolicy(self.parameters.episode_timeout_s, notify)
+        evidence = preflight(self.backend_of(0), prompter, task, retry_policy)
         if evidence["warnings"] and self.parameters.strict_preflight:
             raise CrossmemError(f"strict_preflight: {'; '.join(evidence['warnings'])}")
         return [evidence]
 
 
 @contextmanager
-def staff(parameters: Parameters) -> Iterator[Staff]:
+def agent_factory(parameters: Parameters) -> Iterator[AgentFactory]:
     """Yield the staff of a run; a model served on this machine ends with the block."""
     if parameters.mock:
-        yield Staff(parameters, None)
+        yield AgentFactory(parameters, None)
         return
     with models.backend_for(parameters) as backend_of:
-        yield Staff(parameters, backend_of)
+        yield AgentFactory(parameters, backend_of)
 
 
 def expectation(parameters: Parameters, prompter: Prompter, tasks: list[Task], arms: int) -> str:
@@ -83,7 +85,7 @@ def expectation(parameters: Parameters, prompter: Prompter, tasks: list[Task], a
     fixed = estimate_tokens(prompter.stable()) + estimate_tokens(prompter.schema(tasks[0]))
     each = fixed + sum(estimate_tokens(prompter.task(task)) for task in tasks) / len(tasks)
     most = episodes * parameters.max_attempts
-    writing = sum(arm.commissions for arm in parameters.chosen())
+    writing = sum(arm.asks_for_summaries for arm in parameters.chosen())
     besides = f"; a call more for every summary that {writing} arms have written" if writing else ""
     return (
         f"Expected: {episodes:,} episodes, {episodes:,} to {most:,} calls, "

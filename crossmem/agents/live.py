@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from crossmem.agents.base import Proposal, TokensSource, Usage
-from crossmem.agents.messages import WRITE, Backend, Prompt, ProviderError, Reply, Said
+from crossmem.agents.messages import WRITE, Backend, Message, Prompt, ProviderError, Reply
 from crossmem.agents.prompts import Prompter
-from crossmem.agents.retry import Deadline, Patience
+from crossmem.agents.retry import Deadline, RetryPolicy
 from crossmem.contract import Response
 from crossmem.domains.base import Task
 from crossmem.memory.entry import Entry
-from crossmem.memory.memory import Commission
+from crossmem.memory.memory import SummaryRequest
 
 CORRECTION = "That was no request. Send one request that fits the schema, and nothing else."
 
@@ -23,26 +23,26 @@ class LiveAgent:
 
     backend: Backend
     prompter: Prompter
-    patience: Patience
+    retry_policy: RetryPolicy
     name: str
     tokens_source: TokensSource = "reported"
 
     def begin(self, task: Task, recalled: Sequence[Entry]) -> LiveTurn:
         """Start an episode."""
         return LiveTurn(
-            self.backend, self.patience.begin(), prompt(self.prompter, task, recalled), self
+            self.backend, self.retry_policy.begin(), prompt(self.prompter, task, recalled), self
         )
 
-    def write(self, commission: Commission) -> Proposal:
+    def write(self, commission: SummaryRequest) -> Proposal:
         """Have the model write a text for a memory, in a conversation of its own."""
         alone = Prompt(
             stable=commission.instruction,
             memory="",
             schema=commission.schema,
-            said=(Said("task", commission.material),),
+            said=(Message("task", commission.material),),
             tool=WRITE,
         )
-        reply = asked(self.backend, self.patience.begin(), alone)
+        reply = asked(self.backend, self.retry_policy.begin(), alone)
         if isinstance(reply, Proposal):
             return reply
         written = None if reply.problem else reply.request
@@ -65,22 +65,22 @@ class LiveTurn:
             return reply
         evidence = evidence_of(reply)
         if reply.request is not None:
-            self._say(Said("request", request=reply.request))
+            self._say(Message("request", request=reply.request))
         else:
-            self._say(Said("words", reply.words))
+            self._say(Message("words", reply.words))
         if reply.problem is None:
             return Proposal(reply.request, reply.usage, evidence=evidence)
         if reply.request is None:
-            self._say(Said("correction", CORRECTION))
+            self._say(Message("correction", CORRECTION))
         else:
-            self._say(Said("refusal", f"{reply.problem}. {CORRECTION}"))
+            self._say(Message("refusal", f"{reply.problem}. {CORRECTION}"))
         return Proposal(None, reply.usage, reply.problem, evidence=evidence)
 
     def tell(self, response: Response, reminder: str = "") -> None:
         """Hand the API's answer to the last request back."""
-        self._say(Said("refusal", self.agent.prompter.refusal(response, reminder)))
+        self._say(Message("refusal", self.agent.prompter.refusal(response, reminder)))
 
-    def _say(self, said: Said) -> None:
+    def _say(self, said: Message) -> None:
         self.prompt = replace(self.prompt, said=(*self.prompt.said, said))
 
 
@@ -113,5 +113,5 @@ def prompt(prompter: Prompter, task: Task, recalled: Sequence[Entry]) -> Prompt:
         stable=prompter.stable(),
         memory=prompter.memory_block(recalled),
         schema=prompter.disclosed(task).request_schema,
-        said=(Said("task", prompter.task(task)),),
+        said=(Message("task", prompter.task(task)),),
     )

@@ -2,7 +2,7 @@
 
 The conversation is kept in a neutral form; a backend turns it into its provider's messages. Providers'
 errors become `ProviderError`, which carries what is safe to show and nothing else: a status, a kind and
-the provider's message with any key in it blotted out.
+the provider's message with any key in it redact out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SHORTEST_KEY = 8
 
 
 @dataclass(frozen=True)
-class Said:
+class Message:
     """One entry of a conversation.
 
     `task` and `correction` are the user's words, `request` the model's request, `words` what it said in
@@ -59,7 +59,7 @@ class Prompt:
     stable: str
     memory: str
     schema: dict[str, Any]
-    said: tuple[Said, ...]
+    said: tuple[Message, ...]
     tool: Tool = SUBMIT
 
 
@@ -105,7 +105,7 @@ class ProviderError(CrossmemError):
         fatal: bool = False,
         retry_after: float | None = None,
     ) -> None:
-        super().__init__(blotted(message))
+        super().__init__(redact(message))
         self.transient = transient
         self.unreachable = unreachable
         self.fatal = fatal
@@ -179,7 +179,7 @@ def one_line(text: str) -> str:
     return first if len(first) <= _LONGEST_REASON else f"{first[:_LONGEST_REASON]} ..."
 
 
-def blotted(text: str) -> str:
+def redact(text: str) -> str:
     """Return `text` without the value of any provider's key."""
     for variable in KEY_VARIABLES:
         value = os.environ.get(variable, "").strip()

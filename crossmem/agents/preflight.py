@@ -14,7 +14,7 @@ from typing import Any
 from crossmem.agents.live import prompt
 from crossmem.agents.messages import Backend, Prompt, ProviderError, Reply
 from crossmem.agents.prompts import Prompter, estimate_tokens
-from crossmem.agents.retry import Patience
+from crossmem.agents.retry import RetryPolicy
 from crossmem.domains.base import Task
 from crossmem.errors import CrossmemError
 
@@ -26,13 +26,15 @@ DEADLINE_S = 60.0
 """A preflight is waited for by a person, so it has less time than an episode."""
 
 
-def preflight(backend: Backend, prompter: Prompter, task: Task, patience: Patience) -> dict[str, Any]:
+def preflight(
+    backend: Backend, prompter: Prompter, task: Task, retry_policy: RetryPolicy
+) -> dict[str, Any]:
     """Probe the model once with the first task and return the evidence, `warnings` included.
 
     Raises CrossmemError with the provider's message, in one line, where it gives no answer.
     """
     probe = prompt(prompter, task, ())
-    limited = replace(patience, deadline_s=min(DEADLINE_S, patience.deadline_s))
+    limited = replace(retry_policy, deadline_s=min(DEADLINE_S, retry_policy.deadline_s))
     started = time.perf_counter()
     try:
         reply = limited.begin().ask(lambda timeout: _ask(backend, probe, timeout))

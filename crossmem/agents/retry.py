@@ -30,7 +30,7 @@ class StoppedError(CrossmemError):
 
 
 @dataclass
-class Patience:
+class RetryPolicy:
     """How long an episode may take, whom to tell of a wait, and what ends it early.
 
     `deadline_s` bounds an episode as a whole. `notify` is told in a few words why and how long.
@@ -49,7 +49,7 @@ class Patience:
 class Deadline:
     """The clock of one episode."""
 
-    patience: Patience
+    retry_policy: RetryPolicy
     at: float
 
     @property
@@ -63,7 +63,9 @@ class Deadline:
         Raises the ProviderError that was last, or StoppedError.
         """
         if self.left <= 0:
-            raise ProviderError(f"no answer within the episode's {self.patience.deadline_s:g} seconds")
+            raise ProviderError(
+                f"no answer within the episode's {self.retry_policy.deadline_s:g} seconds"
+            )
         retrying = Retrying(
             retry=retry_if_exception(lambda e: isinstance(e, ProviderError) and e.transient),
             wait=_wait,
@@ -76,7 +78,7 @@ class Deadline:
         return answer
 
     def _once(self, call: Callable[[float], T]) -> T:
-        if self.patience.stop.is_set():
+        if self.retry_policy.stop.is_set():
             raise StoppedError("the run is being stopped")
         seconds = max(0.05, min(REQUEST_TIMEOUT_S, self.left))
         return self._within(seconds, call)
@@ -101,17 +103,17 @@ class Deadline:
             try:
                 return answer.result(min(left, _STOP_SEEN_WITHIN_S))
             except TimeoutError:
-                if self.patience.stop.is_set():
+                if self.retry_policy.stop.is_set():
                     raise StoppedError("the run is being stopped") from None
         raise late_error()
 
     def _sleep(self, seconds: float) -> None:
-        if self.patience.stop.wait(seconds):
+        if self.retry_policy.stop.wait(seconds):
             raise StoppedError("the run is being stopped")
 
     def _tell(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
-        self.patience.notify(f"waits {state.upcoming_sleep:.1f} s: {error}")
+        self.retry_policy.notify(f"waits {state.upcoming_sleep:.1f} s: {error}")
 
 
 def _wait(state: RetryCallState) -> float:

@@ -17,7 +17,7 @@ from crossmem.contract import Response
 from crossmem.domains.base import Body, Task, merged
 from crossmem.errors import InputError
 from crossmem.memory.entry import Entry
-from crossmem.memory.memory import Commission
+from crossmem.memory.memory import SummaryRequest
 
 PROFILES: dict[str, frozenset[HintStyle]] = {
     "haiku": frozenset({"append", "amendment"}),
@@ -66,7 +66,7 @@ class ScriptedAgent:
         ]
         return ScriptedTurn(self.prompter, body, sum(map(estimate_tokens, prompt)))
 
-    def write(self, commission: Commission) -> None:
+    def write(self, commission: SummaryRequest) -> None:
         """Write nothing."""
 
 

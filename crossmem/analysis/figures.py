@@ -184,11 +184,11 @@ def dividend(run: Run) -> Picture | Prose:
     if not metrics.has(run, "A2", "A2D"):
         return Prose(("The granularity dividend needs both A2 and A2D among the arms.",), "notice")
     table = metrics.dividend(run).drop(columns="total")
-    shown = table.reset_index().melt("drift_epoch", var_name="half", value_name="saved")
+    shown = table.reset_index().melt("drift_epoch", var_name="drift_row", value_name="saved")
     with mpl.rc_context(_STYLE):
         figure = _figure(8, 3.2)
         axes = figure.subplots()
-        sns.barplot(shown, x="drift_epoch", y="saved", hue="half", palette="colorblind", ax=axes)
+        sns.barplot(shown, x="drift_epoch", y="saved", hue="drift_row", palette="colorblind", ax=axes)
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set(xlabel="drift epoch", ylabel="attempts saved")
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))

@@ -166,7 +166,7 @@ def slot_outcomes(run: Run) -> pd.DataFrame:
         "epoch "
         + found["drift_epoch"].astype(str)
         + ": "
-        + found["half"]
+        + found["drift_row"]
         + ", episode "
         + found["index"].astype(str)
     )
@@ -185,15 +185,15 @@ def dividend(run: Run) -> pd.DataFrame:
     if not has(run, "A2", "A2D"):
         return pd.DataFrame()
     rows = episodes(run)
-    rows["half"] = rows["half"].fillna(rows["family"] + " tasks")
+    rows["drift_row"] = rows["drift_row"].fillna(rows["family"] + " tasks")
     attempts = (
         rows[rows["arm"].isin(["A2", "A2D"])]
-        .groupby(["replicate", "drift_epoch", "half", "arm"], observed=True)["attempts"]
+        .groupby(["replicate", "drift_epoch", "drift_row", "arm"], observed=True)["attempts"]
         .sum()
         .unstack("arm")
     )
     gap = attempts["A2"] - attempts["A2D"]
-    saved = gap.groupby(["drift_epoch", "half"]).mean().unstack("half")
+    saved = gap.groupby(["drift_epoch", "drift_row"]).mean().unstack("drift_row")
     table: pd.DataFrame = saved.reindex(
         columns=sorted(saved, key=lambda half: (half.endswith(" tasks"), half))
     )

@@ -88,7 +88,7 @@ class Slot:
         row = self.row
         return (
             f"Epoch {row.drift_epoch}, {row.arm}: {self.outcome} at episode {row.index} "
-            f"({row.half}), {row.attempts} {'attempt' if row.attempts == 1 else 'attempts'}"
+            f"({row.drift_row}), {row.attempts} {'attempt' if row.attempts == 1 else 'attempts'}"
         )
 
 
@@ -137,7 +137,9 @@ def _slot(run: Run, who: tuple[str, int], index: int, outcome: str) -> Slot:
     rows = [row for row in run.results.rows if (row.arm, row.replicate) == who]
     row = next(row for row in rows if row.index == index)
     attempts = [a for a in run.results.attempts if (a.arm, a.replicate, a.episode) == (*who, index)]
-    later = next((each for each in rows if each.index > index and each.half == row.half), None)
+    later = next(
+        (each for each in rows if each.index > index and each.drift_row == row.drift_row), None
+    )
     return Slot(
         run=run,
         row=row,

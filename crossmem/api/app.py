@@ -90,10 +90,10 @@ def create_app(
 
     Raises InputError for an unknown domain and TableError for a bad table file.
     """
-    spoken = load(domain)
-    store = TableStore(tables, spoken.tables)
+    chosen = load(domain)
+    store = TableStore(tables, chosen.tables)
     app = ReferenceAPI(
-        title=f"crossmem reference API: {spoken.title}",
+        title=f"crossmem reference API: {chosen.title}",
         version="0.1",
         description=DESCRIPTION,
         docs_url=None,
@@ -110,8 +110,8 @@ def create_app(
         },
     )
     # Not `include_router`: it builds the routes once more at the first request, outside of any lock.
-    app.router.routes.extend(spoken.routes(store, payments).routes)
-    _add_reading(app, spoken, store)
+    app.router.routes.extend(chosen.routes(store, payments).routes)
+    _add_reading(app, chosen, store)
     _add_reload(app, store, admin_token.encode())
     _add_errors(app)
     return app

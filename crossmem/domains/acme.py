@@ -116,7 +116,7 @@ class Acme(Domain):
         """Plan, amount and the like as asked."""
         return all(same(request.get(name), value) for name, value in criterion["keep"].items())
 
-    def half(self, task: Task) -> str | None:
+    def drift_row(self, task: Task) -> str | None:
         """The plan, if its row of csm codes decides."""
         plan = task.input.get("plan_id")
         return plan if plan in CSM_PLANS else None

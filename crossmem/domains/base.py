@@ -95,7 +95,7 @@ class Domain(ABC):
         """Tell whether an accepted request still does what the task asked for."""
 
     @abstractmethod
-    def half(self, task: Task) -> str | None:
+    def drift_row(self, task: Task) -> str | None:
         """Return the row or category of the drifting table that `task` depends on, None if none."""
 
     @abstractmethod

@@ -97,7 +97,7 @@ class Recipe(Domain):
             and all(name in names for name in criterion["keep"])
         )
 
-    def half(self, task: Task) -> str | None:
+    def drift_row(self, task: Task) -> str | None:
         """The grain of a celiac task."""
         return next((key[1] for key in self.keys(task) if key[0] == "brand"), None)
 

@@ -18,12 +18,12 @@ from crossmem.experience.forgiving import A3C
 from crossmem.experience.memory import ExperienceMemory
 from crossmem.experience.rendering import TOKENS
 from crossmem.memory import policies as p
-from crossmem.memory.arms import ARMS, Arm, Told
+from crossmem.memory.arms import ARMS, Arm, SignalKind
 
 if TYPE_CHECKING:
     from crossmem.domains.base import Domain, Keying
     from crossmem.experience.skills import Skill
-    from crossmem.memory.memory import Remembers
+    from crossmem.memory.memory import MemoryBackend
 
 Component = Literal["simple", "ancestral", "sibling", "cards", "rich", "skills"]
 Variant = Literal["faithful", "fixed"]
@@ -38,7 +38,7 @@ COMPONENTS: dict[Component, str] = {
     "skills": "guidance by key",
 }
 VARIANTS: tuple[Variant, ...] = ("faithful", "fixed")
-GOVERNED: dict[Governed, tuple[p.Invalidation, Told | None]] = {
+GOVERNED: dict[Governed, tuple[p.Invalidation, SignalKind | None]] = {
     "none": (p.invalidate_never, None),
     "A2": (p.drop_table, None),
     "A2D": (p.drop_changed, "diffs"),
@@ -64,7 +64,7 @@ class ExperienceArm(Arm):
         return self.component not in {"simple", "skills"}
 
     @property
-    def commissions(self) -> bool:
+    def asks_for_summaries(self) -> bool:
         """Whether its memory wants texts written by the agent's model."""
         return self.component == "rich"
 
@@ -81,7 +81,7 @@ class ExperienceArm(Arm):
         tokens = None if self.faithful else str(self.tokens)
         return {**super().describe(), "tokens": tokens, "skills": begins or None}
 
-    def memory(self, domain: Domain, keying: Keying, chance: str = "") -> Remembers:
+    def memory(self, domain: Domain, keying: Keying, chance: str = "") -> MemoryBackend:
         """Return a memory of this arm that holds no attempt yet."""
         return ExperienceMemory(self, domain, keying, chance)
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from crossmem.memory.arms import ARMS, Arm
 from crossmem.memory.entry import Entry, Key, canonical_json
-from crossmem.memory.memory import BudgetSet, Event, Memory, Remembers
-from crossmem.memory.policies import Action, Kind, Shrink
+from crossmem.memory.memory import BudgetSet, Event, Memory, MemoryBackend
+from crossmem.memory.policies import Action, Evict, Kind
 from crossmem.memory.store import Held, Store
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _doubt(store: FadingStore, trace: Trace, entry: Entry | None) -> str | None:
 class Forgiving(Memory):
     """A governed memory under a budget that forgives."""
 
-    make_room: ClassVar[Shrink] = staticmethod(fade)
+    evict: ClassVar[Evict] = staticmethod(fade)
     store: FadingStore
 
     def __init__(self, arm: Arm, domain: Domain, keying: Keying) -> None:
@@ -177,14 +177,14 @@ class Forgiving(Memory):
 class ForgivingArm(Arm):
     """The row of an arm whose memory is `Forgiving`."""
 
-    def memory(self, domain: Domain, keying: Keying, chance: str = "") -> Remembers:  # noqa: ARG002
+    def memory(self, domain: Domain, keying: Keying, chance: str = "") -> MemoryBackend:  # noqa: ARG002
         """Return an empty memory."""
         return Forgiving(self, domain, keying)
 
 
 _A3 = ARMS["A3"]
 A3C = ForgivingArm(
-    "A3C", "budget that forgives", _A3.admission, _A3.conflict, _A3.invalidation, told=_A3.told
+    "A3C", "budget that forgives", _A3.admission, _A3.conflict, _A3.invalidation, signal=_A3.signal
 )
 
 

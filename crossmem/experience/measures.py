@@ -133,7 +133,7 @@ def _recovered(group: pd.DataFrame) -> float:
     """Return the episode at which the last of the halves was first solved at the first try."""
     first = [
         half.loc[half["first_try"], "index"].min() if half["first_try"].any() else float("nan")
-        for _, half in group.groupby("half")
+        for _, half in group.groupby("drift_row")
     ]
     return float("nan") if any(map(pd.isna, first)) else float(max(first))
 

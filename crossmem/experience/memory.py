@@ -15,9 +15,9 @@ from crossmem.experience.select import Context, place_of
 from crossmem.experience.serving import Served, Serving
 from crossmem.experience.skills import Skill, key_of
 from crossmem.experience.stores import Stores
-from crossmem.experience.summaries import commission
+from crossmem.experience.summaries import summary_request
 from crossmem.memory.entry import Entry, Key, Rendered, canonical_json
-from crossmem.memory.memory import Commission, Event, Memory, Observation, Written
+from crossmem.memory.memory import Event, Memory, Observation, SummaryRequest, SummaryWritten
 from crossmem.memory.policies import Action
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class ExperienceMemory:
         """Return the text that goes with a refusal."""
         return self._again().fitted.text
 
-    def commissions(self, task: Task) -> Sequence[Commission]:
+    def summary_requests(self, task: Task) -> Sequence[SummaryRequest]:
         """Return the summaries that the next prompt lacks."""
         if self.arm.component != "rich":
             return ()
@@ -85,7 +85,7 @@ class ExperienceMemory:
         nodes = [self.stores.journal.nodes[number] for number in served.context.nodes]
         cache, now = self.stores.cache, self._episode
         wanted = [node for node in nodes if cache.wants(self._cache_key(node), now)]
-        return [commission(node, self._serving.parent(node), self.stores.world) for node in wanted]
+        return [summary_request(node, self._serving.parent(node), self.stores.world) for node in wanted]
 
     def _first(self, task: Task, episode: int) -> Served:
         return self._serving.first(self.domain.keys(task), episode)
@@ -118,14 +118,14 @@ class ExperienceMemory:
     def fold(self, event: Event) -> list[Action]:
         """Take in one event and return what was done about it."""
         match event:
-            case Written():
+            case SummaryWritten():
                 return [self._take(event)]
             case Observation():
                 return self._observe(event)
             case _:
                 return self._ledger.fold(event)
 
-    def _take(self, written: Written) -> Action:
+    def _take(self, written: SummaryWritten) -> Action:
         """Keep a summary, or that there is none."""
         node = self.stores.journal.nodes[int(written.about)]
         lessons, key = self._serving.lessons(node), self._cache_key(node)

@@ -21,7 +21,7 @@ from pathlib import Path
 from crossmem.contract import Json
 from crossmem.experience.node import Damage, Node, checked_line, read_lines
 from crossmem.memory.entry import Entry, canonical_json
-from crossmem.memory.memory import Commission
+from crossmem.memory.memory import SummaryRequest
 
 RICH_CUT = 420
 """Characters of each field of a summary that reach a prompt."""
@@ -49,7 +49,7 @@ class Summary:
     lessons: tuple[Entry, ...]
 
 
-def commission(node: Node, parent: Node | None, world: Mapping[str, str]) -> Commission:
+def summary_request(node: Node, parent: Node | None, world: Mapping[str, str]) -> SummaryRequest:
     """Return what a model is asked to write of a node and its first parent."""
     met, now = canonical_json(node.world), canonical_json(_now(node, world))
     material = f"Versions of the tables it met: {met}; now: {now}\n\n"
@@ -61,7 +61,7 @@ def commission(node: Node, parent: Node | None, world: Mapping[str, str]) -> Com
         "required": list(FIELDS),
         "additionalProperties": False,
     }
-    return Commission(str(node.id), INSTRUCTION, material, schema)
+    return SummaryRequest(str(node.id), INSTRUCTION, material, schema)
 
 
 def _now(node: Node, world: Mapping[str, str]) -> dict[str, Json]:

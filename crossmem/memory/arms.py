@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Literal
 
 from crossmem.errors import InputError, unknown
 from crossmem.memory import policies as p
-from crossmem.memory.memory import Memory, Remembers
+from crossmem.memory.memory import Memory, MemoryBackend
 
 if TYPE_CHECKING:
     from crossmem.domains.base import Domain, Keying
 
-Told = Literal["budget", "diffs", "versions", "truth"]
+SignalKind = Literal["budget", "diffs", "versions", "truth"]
 
 
 @dataclass(frozen=True)
 class Arm:
     """A composition of policies.
 
-    `told` is what the harness tells its memory beside the attempts: the stream's byte `budget`, the
+    `signal` is what the harness tells its memory beside the attempts: the stream's byte `budget`, the
     `diffs` of a reload, the `versions` read before recall, or the `truth` (the oracle alone).
     """
 
@@ -32,7 +32,7 @@ class Arm:
     admission: p.Admission
     conflict: p.Conflict
     invalidation: p.Invalidation
-    told: Told | None = None
+    signal: SignalKind | None = None
 
     @property
     def draws(self) -> bool:
@@ -40,16 +40,16 @@ class Arm:
         return False
 
     @property
-    def commissions(self) -> bool:
+    def asks_for_summaries(self) -> bool:
         """Whether its memory wants texts written by the agent's model."""
         return False
 
     @property
     def has_budget(self) -> bool:
         """Whether the stream's byte budget is in force for it."""
-        return self.told == "budget"
+        return self.signal == "budget"
 
-    def memory(self, domain: Domain, keying: Keying, chance: str = "") -> Remembers:  # noqa: ARG002
+    def memory(self, domain: Domain, keying: Keying, chance: str = "") -> MemoryBackend:  # noqa: ARG002
         """Return an empty memory of this arm; a room with memories of another kind overrides it.
 
         `chance` names the run of chance that a memory with any draws from; these have none.
@@ -69,15 +69,15 @@ _TABLE = (
     Arm("LW", "keyed latest-wins", p.admit_everything, p.keep_latest, p.invalidate_never),
     Arm("LWG", "latest-wins, governed", p.admit_cacheable, p.keep_latest, p.invalidate_never),
     Arm("A2", "governed", p.admit_cacheable, p.keep_latest, p.drop_table),
-    Arm("A2D", "diff-aware", p.admit_cacheable, p.keep_latest, p.drop_changed, told="diffs"),
+    Arm("A2D", "diff-aware", p.admit_cacheable, p.keep_latest, p.drop_changed, signal="diffs"),
     Arm("A2C", "confirming", p.admit_cacheable, p.keep_latest, p.drop_unconfirmed),
-    Arm("A2V", "revalidating", p.admit_cacheable, p.keep_latest, p.drop_table, told="versions"),
-    Arm("A3", "budget-elastic", p.admit_cacheable, p.keep_latest, p.drop_table, told="budget"),
+    Arm("A2V", "revalidating", p.admit_cacheable, p.keep_latest, p.drop_table, signal="versions"),
+    Arm("A3", "budget-elastic", p.admit_cacheable, p.keep_latest, p.drop_table, signal="budget"),
 )
 ARMS = {arm.name: arm for arm in _TABLE}
 
 ORACLE = Arm(
-    "oracle", "perfect invalidation", p.admit_cacheable, p.keep_latest, p.restamp, told="truth"
+    "oracle", "perfect invalidation", p.admit_cacheable, p.keep_latest, p.revalidate, signal="truth"
 )
 """No arm: the line that regret is measured from. The harness tells it what the live tables hold."""
 

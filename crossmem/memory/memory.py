@@ -16,11 +16,11 @@ from crossmem.memory.entry import Entry
 from crossmem.memory.policies import (
     Action,
     Bump,
-    Shrink,
+    Evict,
     drop_untrue,
+    evict_least_used,
     invalidate_never,
     learn,
-    shrink,
 )
 from crossmem.memory.store import Held, Store
 
@@ -76,7 +76,7 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class Written:
+class SummaryWritten:
     """What became of a commission about `about`: the fields written, or None and the `problem`.
 
     `tokens` is what writing took, by the count of the model's provider.
@@ -88,11 +88,11 @@ class Written:
     tokens: int = 0
 
 
-Event = Observation | DiffsHanded | BudgetSet | VersionsRead | Truth | Written
+Event = Observation | DiffsHanded | BudgetSet | VersionsRead | Truth | SummaryWritten
 
 
 @dataclass(frozen=True)
-class Commission:
+class SummaryRequest:
     """A text that a memory wants written by the agent's model, as JSON of `schema`."""
 
     about: str
@@ -117,7 +117,7 @@ class Sizes(Protocol):
         """The byte budget in force."""
 
 
-class Remembers(Protocol):
+class MemoryBackend(Protocol):
     """What the harness asks of a memory, of whatever kind."""
 
     @property
@@ -134,7 +134,7 @@ class Remembers(Protocol):
     def remind(self, task: Task) -> str:
         """Return what to put before the agent after a refusal, empty for nothing; reads only."""
 
-    def commissions(self, task: Task) -> Sequence[Commission]:
+    def summary_requests(self, task: Task) -> Sequence[SummaryRequest]:
         """Return what it wants written before it is next asked for anything; reads only.
 
         With the scripted agent nothing is written: a memory must do without.
@@ -147,7 +147,7 @@ class Remembers(Protocol):
 class Memory:
     """One arm's memory over one domain."""
 
-    make_room: ClassVar[Shrink] = staticmethod(shrink)
+    evict: ClassVar[Evict] = staticmethod(evict_least_used)
     """How it comes down to its byte budget."""
 
     def __init__(self, arm: Arm, domain: Domain, keying: Keying) -> None:
@@ -171,7 +171,7 @@ class Memory:
         """Return nothing: its entries were all put before the agent at the start."""
         return ""
 
-    def commissions(self, task: Task) -> Sequence[Commission]:  # noqa: ARG002
+    def summary_requests(self, task: Task) -> Sequence[SummaryRequest]:  # noqa: ARG002
         """Return none: an entry is kept as the server worded it."""
         return ()
 
@@ -188,7 +188,7 @@ class Memory:
                     self.store.diffs.setdefault(diff.table, []).append(diff)
             case BudgetSet(limit):
                 self.store.budget = limit
-                yield from self.make_room(self.store)
+                yield from self.evict(self.store)
             case VersionsRead(stamps):
                 yield from self._check_stamps(stamps, ())
             case Truth(tables):
@@ -209,7 +209,7 @@ class Memory:
             if entry is not None:
                 stamp = seen.response.stamps.get(entry.table) if entry.table else None
                 stamped = replace(entry, version=stamp)
-                policies = self.arm.admission, self.arm.conflict, self.make_room
+                policies = self.arm.admission, self.arm.conflict, self.evict
                 yield from learn(self.store, stamped, *policies)
 
     def _held(self, carried: Carried) -> Held | None:

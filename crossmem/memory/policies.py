@@ -94,7 +94,7 @@ def keep_latest(store: Store, entry: Entry) -> Sequence[Held]:
 
 
 def learn(
-    store: Store, entry: Entry, admission: Admission, conflict: Conflict, make_room: Shrink
+    store: Store, entry: Entry, admission: Admission, conflict: Conflict, evict: Evict
 ) -> Iterator[Action]:
     """Take `entry` into the store, as far as admission, conflict and budget let it in."""
     if refusal := admission(entry):
@@ -113,7 +113,7 @@ def learn(
     for held in making_way:
         store.drop(held)
     held = store.put(entry)
-    yield from make_room(store, held)
+    yield from evict(store, held)
     yield _action(kind, entry, why, from_version=old, to_version=entry.version)
 
 
@@ -133,11 +133,11 @@ def _kind_of(store: Store, entry: Entry, making_way: Sequence[Held]) -> tuple[Ki
 # -- budget ------------------------------------------------------------------------------------------
 
 
-Shrink = Callable[..., Iterator[Action]]
+Evict = Callable[..., Iterator[Action]]
 """Brings a store down to its budget: takes the store and the entry to spare, if any."""
 
 
-def shrink(store: Store, spare: Held | None = None) -> Iterator[Action]:
+def evict_least_used(store: Store, spare: Held | None = None) -> Iterator[Action]:
     """Evict until the store fits its budget: fewest uses first, ties oldest; never `spare`."""
     while store.budget is not None and store.bytes > store.budget:
         victim = store.least_used(spare)
@@ -183,7 +183,7 @@ def invalidate_never(store: Store, bump: Bump) -> Iterator[Action]:  # noqa: ARG
     yield from ()
 
 
-def restamp(store: Store, bump: Bump) -> Iterator[Action]:
+def revalidate(store: Store, bump: Bump) -> Iterator[Action]:
     """Keep everything and take the new stamp for it: for who knows by other means what holds."""
     if kept := store.count_of(bump.table):
         yield _restamped(bump, f"known to hold: {kept}")

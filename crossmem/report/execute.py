@@ -41,7 +41,7 @@ def execute(
     """Run `notebook` in a fresh kernel, in the caller's directory, and return `output`.
 
     `output` appears whole or not at all. Its metadata say `crossmem: {"status": ...}`: `completed`
-    only if the last code cell, tagged `sentinel`, has spoken. `timeout` is in seconds a cell.
+    only if the last code cell, tagged `sentinel`, has sentinel_output. `timeout` is in seconds a cell.
 
     Raises `InputError` before anything starts if a path cannot be used. A run that fails, or is
     interrupted, is written and marked `failed`, then raised: an error of ours as it is, Ctrl-C as
@@ -69,7 +69,7 @@ def render(notebook: Path, html: Path) -> Path:
 
 def sentinel_text(notebook: Path) -> str | None:
     """Return what the sentinel cell of an executed notebook said, None if it never ran."""
-    return spoken(read(notebook))
+    return sentinel_output(read(notebook))
 
 
 def _execute(
@@ -82,7 +82,7 @@ def _execute(
     with whole(output) as draft:
         failure = _run(notebook, draft, parameters, timeout)
         executed = read(draft)
-        if failure is None and spoken(executed) is None:
+        if failure is None and sentinel_output(executed) is None:
             failure = CrossmemError(
                 f"{notebook.name} did not run to its end: "
                 "its last code cell, tagged 'sentinel', said nothing"
@@ -154,7 +154,7 @@ def _mark(executed: NotebookNode, failure: BaseException | None) -> None:
         executed.metadata["crossmem"] = {"status": "failed", "reason": reason}
 
 
-def spoken(executed: NotebookNode) -> str | None:
+def sentinel_output(executed: NotebookNode) -> str | None:
     """Return what the last code cell said if it is tagged `sentinel`, None if it never ran."""
     cells = [cell for cell in executed.cells if cell.cell_type == "code"]
     if not cells or "sentinel" not in cells[-1].metadata.get("tags", []):

@@ -13,7 +13,7 @@ from papermill.translators import papermill_translators  # type: ignore[import-u
 
 from crossmem.errors import CrossmemError
 from crossmem.report import tables
-from crossmem.report.execute import spoken
+from crossmem.report.execute import sentinel_output
 
 if TYPE_CHECKING:
     from bs4 import Tag
@@ -129,7 +129,7 @@ def failure(notebook: NotebookNode) -> str | None:
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for out in (out for cell in code for out in cell.outputs if out.output_type == "error"):
         return f"{out.ename}: {out.evalue}"
-    if any(_has(cell, "sentinel") for cell in notebook.cells) and spoken(notebook) is None:
+    if any(_has(cell, "sentinel") for cell in notebook.cells) and sentinel_output(notebook) is None:
         return "The last cell of the notebook did not run."
     return None
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from crossmem import paths
 from crossmem.analysis.about import MIME, About
 from crossmem.errors import CrossmemError, InputError, unknown
-from crossmem.report.execute import read, spoken
+from crossmem.report.execute import read, sentinel_output
 from crossmem.report.html import failure, moment, page
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _page(name: str, executed: Path) -> str:
     notebook = read(executed)
     if reason := failure(notebook):
         raise CrossmemError(f"this run did not finish ({reason.rstrip('.')})")
-    if spoken(notebook) is None:
+    if sentinel_output(notebook) is None:
         raise CrossmemError("this is no finished report: its last cell, the sentinel, did not run")
     soup = page(notebook, executed)
     _add(soup, _entry(soup, notebook))

@@ -16,11 +16,11 @@ from crossmem.memory.memory import (
     Carried,
     DiffsHanded,
     Event,
+    MemoryBackend,
     Observation,
-    Remembers,
+    SummaryWritten,
     Truth,
     VersionsRead,
-    Written,
 )
 from crossmem.run import judge
 from crossmem.run.episode_log import EpisodeLog
@@ -43,7 +43,7 @@ class Replay:
 
     stream: Stream
     domain: Domain
-    memory: Remembers
+    memory: MemoryBackend
     agent: Agent
     api: ApiClient
     world: World
@@ -69,7 +69,7 @@ class Replay:
         task = self._task(index, log)
         if log.attempts:  # what the task needs could not be made
             return log.record(self._row(task, log, time.perf_counter() - started))
-        self._have_written(task, log)
+        self._request_summaries(task, log)
         recalled = self.memory.recall(task)
         turn = self.agent.begin(task, recalled)
         for number in range(1, self.max_attempts + 1):
@@ -86,7 +86,7 @@ class Replay:
             log.actions(self.memory.fold(_observation(task, log.attempts[-1], response)))
             if response.final or number == self.max_attempts:
                 break
-            self._have_written(task, log)
+            self._request_summaries(task, log)
             turn.tell(response, self.memory.remind(task))
         return log.record(self._row(task, log, time.perf_counter() - started))
 
@@ -95,7 +95,7 @@ class Replay:
     def _before(self, index: int, log: EpisodeLog) -> None:
         """Let the world drift and tell the memory what its arm is told."""
         diffs = self._swap_tables(index)
-        match self.memory.arm.told:
+        match self.memory.arm.signal:
             case "budget":
                 for step in self.budget:
                     if step.before == index:
@@ -117,11 +117,11 @@ class Replay:
 
     def _tell(self, told: dict[str, Any], log: EpisodeLog) -> None:
         log.told.append(told)
-        log.actions(self.memory.fold(told_event(told)))
+        log.actions(self.memory.fold(signal_event(told)))
 
-    def _have_written(self, task: Task, log: EpisodeLog) -> None:
+    def _request_summaries(self, task: Task, log: EpisodeLog) -> None:
         """Have the agent's model write what the memory wants written; what fails is told as well."""
-        for commission in self.memory.commissions(task):
+        for commission in self.memory.summary_requests(task):
             proposal = self.agent.write(commission)
             if proposal is None:
                 return
@@ -171,7 +171,7 @@ class Replay:
             index=log.index,
             task_id=task.id,
             family=self.stream.family(task),
-            half=self.domain.half(task),
+            drift_row=self.domain.drift_row(task),
             drift_epoch=sum(event.before <= log.index for event in self.stream.drift_events),
             snapshot=self.stream.episodes[log.index].snapshot,
             success=success,
@@ -194,23 +194,23 @@ class Replay:
         )
 
 
-def refold(memory: Remembers, task: Task, attempts: Sequence[Attempt]) -> None:
+def refold(memory: MemoryBackend, task: Task, attempts: Sequence[Attempt]) -> None:
     """Fold a recorded episode into `memory`: the state ends as it did when the episode was live."""
     for attempt in attempts:
         retell(memory, attempt)
         reobserve(memory, task, attempt)
 
 
-def reobserve(memory: Remembers, task: Task, attempt: Attempt) -> None:
+def reobserve(memory: MemoryBackend, task: Task, attempt: Attempt) -> None:
     """Fold a recorded attempt itself, but not what `memory` was told before it."""
     if attempt.status is not None:
         memory.fold(_observation(task, attempt, read_response(attempt.status, attempt.response)))
 
 
-def retell(memory: Remembers, attempt: Attempt) -> None:
+def retell(memory: MemoryBackend, attempt: Attempt) -> None:
     """Fold what `memory` was told before a recorded attempt, but not the attempt itself."""
     for told in attempt.told:
-        memory.fold(told_event(told))
+        memory.fold(signal_event(told))
 
 
 def _observation(task: Task, attempt: Attempt, response: Response) -> Observation:
@@ -222,7 +222,7 @@ def _observation(task: Task, attempt: Attempt, response: Response) -> Observatio
     return Observation(task, attempt.request or {}, response, carried)
 
 
-def told_event(told: dict[str, Any]) -> Event:
+def signal_event(told: dict[str, Any]) -> Event:
     """Return the memory event that an item of an attempt's `told` stands for."""
     match told:
         case {"diffs": list(diffs)}:
@@ -234,6 +234,6 @@ def told_event(told: dict[str, Any]) -> Event:
         case {"truth": dict(tables)}:
             return Truth({name: (version, rows) for name, (version, rows) in tables.items()})
         case {"written": dict(written)}:
-            return Written(**written)
+            return SummaryWritten(**written)
         case _:
             raise ValueError(f"a journal holds something no memory is told: {sorted(told)}")

@@ -40,7 +40,7 @@ def lines(parameters: Parameters) -> list[Arm]:
 
 
 _PROBE = ".probe-"
-_HOW = {
+EXECUTION_FIELDS = {
     "results",
     "resume",
     "strict_preflight",
@@ -55,7 +55,7 @@ _HOW = {
 
 def identity(parameters: Parameters, stream: Stream) -> dict[str, Any]:
     """Return what must be equal for one run to continue another."""
-    chosen = parameters.model_dump(exclude=_HOW)
+    chosen = parameters.model_dump(exclude=EXECUTION_FIELDS)
     return {"phase": parameters.phase, "stream_sha256": streams.digest(stream), "parameters": chosen}
 
 
@@ -73,7 +73,7 @@ def _config(parameters: Parameters, stream: Stream, checkout: Checkout | None) -
         "draws": [arm.name for arm in lines(parameters) if arm.draws],
         "wording": {"base": BASE_INSTRUCTION, "memory": HINT_STYLES[parameters.hint_style]},
         "api": checkout.describe() if checkout else embedded,
-        "carried_out": parameters.model_dump(include=_HOW - {"results", "resume"}),
+        "carried_out": parameters.model_dump(include=EXECUTION_FIELDS - {"results", "resume"}),
         "model": {
             "id": None if parameters.mock else full_name(parameters.model),
             "prices_of": PRICES_OF,

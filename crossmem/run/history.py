@@ -12,12 +12,12 @@ from crossmem.run.folders import lines
 from crossmem.settings import PHASES
 
 if TYPE_CHECKING:
-    from crossmem.memory.memory import Remembers
+    from crossmem.memory.memory import MemoryBackend
     from crossmem.run.records import Attempt
     from crossmem.run.results import Run
 
 
-def memory(run: Run, arm: str, before: int | None = None, replicate: int = 0) -> Remembers:
+def memory(run: Run, arm: str, before: int | None = None, replicate: int = 0) -> MemoryBackend:
     """Return the memory of an arm as it was before the episode `before`, at the end if None.
 
     What the memory was told and what it saw stand in the results file; no server is asked. Raises
@@ -32,7 +32,7 @@ def memory(run: Run, arm: str, before: int | None = None, replicate: int = 0) ->
     if streams.digest(stream) != run.config["stream_sha256"]:
         raise InputError(f"{run.path.name} was run on another version of the stream {stream.name}")
     told = any(each.told for each in run.results.attempts if each.arm == arm)
-    if known[arm].told in {"diffs", "versions", "truth"} and stream.drift_events and not told:
+    if known[arm].signal in {"diffs", "versions", "truth"} and stream.drift_events and not told:
         raise InputError(
             f"{run.path.name} does not hold what {arm} was told: an earlier version wrote it"
         )
@@ -48,7 +48,7 @@ def memory(run: Run, arm: str, before: int | None = None, replicate: int = 0) ->
     return made
 
 
-def asked(run: Run, arm: str, episode: int, replicate: int = 0) -> Remembers:
+def asked(run: Run, arm: str, episode: int, replicate: int = 0) -> MemoryBackend:
     """Return the memory of an arm as it was when it was asked for the first prompt of `episode`.
 
     It has been told what comes before that prompt: a byte budget, diffs, versions, summaries. Raises

@@ -25,7 +25,7 @@ class Row(_Record):
     index: int
     task_id: str
     family: str
-    half: str | None
+    drift_row: str | None
     drift_epoch: int
     snapshot: str
     success: bool

@@ -153,7 +153,7 @@ import sys
 import crossmem as cm
 
 run = cm.phase3(mock=True, model="haiku", arms="A0,A2")
-cm.findings.finding(run), cm.plots.strip(run), cm.analysis.summary(run)
+cm.findings.finding(run), cm.figures.strip(run), cm.metrics.summary(run)
 sys.exit(any(name.startswith("crossmem.experience") for name in sys.modules))
 """
 

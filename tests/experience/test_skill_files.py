@@ -49,7 +49,7 @@ def first(run: Run, arm: str, word: str) -> list[bool]:
     return [
         row.first_try
         for row in run.results.rows
-        if row.arm == arm and row.half == word and row.arm == arm
+        if row.arm == arm and row.drift_row == word and row.arm == arm
     ]
 
 
@@ -89,7 +89,7 @@ def test_a_text_alone_is_put_before_the_agent_and_costs_its_tokens(folder: Path)
 
 
 def _first_oats(run: Run) -> int:
-    return min(row.index for row in run.results.rows if row.half == "oats")
+    return min(row.index for row in run.results.rows if row.drift_row == "oats")
 
 
 def test_what_a_run_has_learned_can_begin_another(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from crossmem.memory.arms import Arm
-    from crossmem.memory.memory import Remembers
+    from crossmem.memory.memory import MemoryBackend
     from crossmem.run.records import EpisodeRecord
     from crossmem.streams import Stream
 
@@ -71,7 +71,7 @@ class Lived:
 
     stream: Stream
     records: list[EpisodeRecord]
-    memory: Remembers
+    memory: MemoryBackend
 
     def attempts(self) -> int:
         return sum(record.row.attempts for record in self.records)
@@ -91,5 +91,5 @@ def live(folder: Path, arm: Arm, stream_name: str = "phase2_v4") -> Lived:
     return Lived(stream, records, replay.memory)
 
 
-def fresh(arm: Arm, stream: Stream) -> Remembers:
+def fresh(arm: Arm, stream: Stream) -> MemoryBackend:
     return arm.memory(domain(stream.domain), "task", "0/0")

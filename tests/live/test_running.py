@@ -15,7 +15,7 @@ import pytest
 
 from crossmem import streams
 from crossmem.agents.cost import PRICES_OF, BudgetSpentError
-from crossmem.agents.factory import staff
+from crossmem.agents.factory import agent_factory
 from crossmem.errors import CrossmemError
 from crossmem.settings import read
 
@@ -60,7 +60,7 @@ def test_arms_and_replicates_run_at_once_up_to_max_concurrency(provider: Provide
 def test_a_local_model_is_asked_by_one_arm_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crossmem.agents.models.check", lambda _: None)
     given = {"max_concurrency": 4}
-    with staff(read("phase1", {"mock": True, **given})) as workers:
+    with agent_factory(read("phase1", {"mock": True, **given})) as workers:
         assert workers.at_once(9) == 9
         for model, number in (("local", 1), ("haiku", 4)):
             parameters = read("phase1", {"model": model, **given})

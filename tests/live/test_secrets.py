@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crossmem.agents.messages import Prompt, ProviderError, Said, blotted
+from crossmem.agents.messages import Message, Prompt, ProviderError, redact
 from crossmem.agents.providers.anthropic import Claude
 from crossmem.agents.providers.openai import Chat, client_for
 from crossmem.errors import CrossmemError
@@ -64,7 +64,7 @@ def test_no_traceback_shows_the_key_even_with_the_locals_of_every_frame(
     provider: Provider, api: str, fault: str
 ) -> None:
     provider.script = lambda _: replace(FAULTS[fault], headers={"x-echo": KEY})
-    prompt = Prompt("stable", "", {"type": "object"}, (Said("task", "Input Data:\n{}"),))
+    prompt = Prompt("stable", "", {"type": "object"}, (Message("task", "Input Data:\n{}"),))
     with pytest.raises(ProviderError) as caught:
         backends()[api].ask(prompt, timeout=0.5)
     shown = [
@@ -147,4 +147,4 @@ def test_no_uncaught_traceback_holds_the_key(provider: Provider) -> None:
 def test_a_placeholder_in_place_of_a_key_is_left_in_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("ANTHROPIC_API_KEY", f" {KEY}\n")
-    assert blotted(f"none of {KEY}!") == "none of [ANTHROPIC_API_KEY]!"
+    assert redact(f"none of {KEY}!") == "none of [ANTHROPIC_API_KEY]!"

@@ -98,12 +98,12 @@ class ArmMachine(RuleBasedStateMachine):
             diff = {"shape": "list", "added": {"a": ["y"]}, "removed": {"a": ["x"]}}
         elif shape == 2:
             diff = {"shape": "dict", "changed": ["a"]}
-        if self.arm.told == "diffs" and shape:
+        if self.arm.signal == "diffs" and shape:
             self.fold(DiffsHanded(changed(table, old, version, diff)))
-        if self.arm.told == "truth":
+        if self.arm.signal == "truth":
             self.fold(Truth({name: (self.live[name], self.rows[name]) for name in TABLES}))
 
-    @precondition(lambda self: self.arm.told == "versions")
+    @precondition(lambda self: self.arm.signal == "versions")
     @rule(read=some_tables)
     def read_versions(self, read: set[str]) -> None:
         self.fold(VersionsRead({table: self.live[table] for table in read}))

@@ -123,4 +123,4 @@ def test_an_arm_is_told_only_what_defines_it(four_drifts: Lived) -> None:
     }
     arm = four_drifts.memory.arm
 
-    assert told == ({arm.told} if arm.told else set())
+    assert told == ({arm.signal} if arm.signal else set())

@@ -32,7 +32,7 @@ def values(store: Store) -> list[Json]:
 
 
 def learn(store: Store, entry: Entry, conflict: p.Conflict = p.keep_latest) -> list[p.Action]:
-    return list(p.learn(store, entry, p.admit_everything, conflict, p.shrink))
+    return list(p.learn(store, entry, p.admit_everything, conflict, p.evict_least_used))
 
 
 def kinds(actions: Iterable[p.Action]) -> list[str]:
@@ -119,7 +119,7 @@ def test_shrink_evicts_the_fewest_uses_first_and_of_equals_the_oldest() -> None:
     for name in "aad":
         store.used(*store.at(("place", name)))
     store.budget = X.size
-    evicted = [action.key for action in p.shrink(store)]
+    evicted = [action.key for action in p.evict_least_used(store)]
 
     assert evicted == [("place", "b"), ("place", "c"), ("place", "d")]
 
@@ -127,14 +127,14 @@ def test_shrink_evicts_the_fewest_uses_first_and_of_equals_the_oldest() -> None:
 def test_without_a_budget_nothing_is_evicted() -> None:
     store = holding(place("a"), place("b"))
 
-    assert list(p.shrink(store)) == []
+    assert list(p.evict_least_used(store)) == []
 
 
 def test_a_store_that_just_fits_keeps_all() -> None:
     store = holding(place("a"), place("b"))
     store.budget = store.bytes
 
-    assert list(p.shrink(store)) == []
+    assert list(p.evict_least_used(store)) == []
 
 
 def test_others_make_room_for_a_new_entry_even_if_they_served_more_often() -> None:
@@ -190,11 +190,11 @@ def test_invalidate_never_drops_nothing() -> None:
 
 def test_restamp_keeps_all_and_speaks_once_for_the_table() -> None:
     store = holding(X, place("b"), OTHER)
-    (action,) = p.restamp(store, BUMP)
+    (action,) = p.revalidate(store, BUMP)
 
     assert (action.kind, action.table, action.key) == ("restamp", "T", None)
     assert store.count == 3
-    assert list(p.restamp(holding(OTHER), BUMP)) == []
+    assert list(p.revalidate(holding(OTHER), BUMP)) == []
 
 
 def test_drop_table_drops_that_table_alone() -> None:

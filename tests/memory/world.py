@@ -52,7 +52,7 @@ class Places(Domain):
     def intent_kept(self, criterion: Mapping[str, Json], request: Body) -> bool:
         return True
 
-    def half(self, task: Task) -> str | None:
+    def drift_row(self, task: Task) -> str | None:
         return None
 
     def describe(self, key: Key) -> str:

@@ -304,7 +304,7 @@ def test_every_bad_report_is_named(reports: Path, site: Path) -> None:
 
 def test_drafts_are_no_reports(reports: Path, site: Path) -> None:
     finished(reports)
-    (reports / ".phase1-abcdefgh.ipynb").write_text("half")
+    (reports / ".phase1-abcdefgh.ipynb").write_text("drift_row")
     assert [path.name for path in publish([], reports, site)] == ["phase1.html", "index.html"]
     (site / "phase1.html").rename(site / ".phase2-abcdefgh.html")
     publish([], reports, site)

@@ -122,7 +122,7 @@ def test_the_slot_of_every_rotation_is_the_partner(ladder: Run) -> None:
     for epoch, index in enumerate(ROTATIONS, start=1):
         here = slots[slots["drift_epoch"] == epoch]
         assert set(here["index"]) == {index}
-        assert set(here["half"]) == {"partner"}
+        assert set(here["drift_row"]) == {"partner"}
         assert len(here) == len(ORDER)
 
 
@@ -139,7 +139,9 @@ def test_at_v3_the_partner_s_code_passes_and_reveals_the_bump(ladder: Run) -> No
 
 def cold_on_csm(run: Run, arm: str, epoch: int) -> list[str | None]:
     return [
-        row.half for row in rows(run, arm) if row.drift_epoch == epoch and row.half and row.cold_retry
+        row.drift_row
+        for row in rows(run, arm)
+        if row.drift_epoch == epoch and row.drift_row and row.cold_retry
     ]
 
 
@@ -243,7 +245,7 @@ def test_the_companion_s_bump_costs_a2_its_promo_entries_and_a2d_nothing(ladder:
 
 def test_the_dividend_is_split_by_plan_and_policy(ladder: Run) -> None:
     saved = [
-        (theirs.drift_epoch, theirs.half or theirs.family, theirs.attempts - ours.attempts)
+        (theirs.drift_epoch, theirs.drift_row or theirs.family, theirs.attempts - ours.attempts)
         for ours, theirs in zip(rows(ladder, "A2D"), rows(ladder, "A2"), strict=True)
         if ours.attempts != theirs.attempts
     ]

@@ -100,7 +100,7 @@ def saved_by_half(run: Run) -> dict[str, int]:
     """Attempts of A2 minus attempts of A2D where they differ, by half or by family without one."""
     saved: dict[str, int] = {}
     for ours, theirs in zip(rows(run, "A2D"), rows(run, "A2"), strict=True):
-        half = ours.half or f"{ours.family} tasks"
+        half = ours.drift_row or f"{ours.family} tasks"
         saved[half] = saved.get(half, 0) + theirs.attempts - ours.attempts
     return {half: number for half, number in saved.items() if number}
 
@@ -237,7 +237,7 @@ def test_what_trusting_stamps_cost_is_said_where_rows_changed_silently_and_only_
         return
     stale = [row.index for row in rows(run, "A2") if row.stale_attempt]
     assert f"cost A2 {len(stale)} stale attempts" in said
-    again = [row for row in rows(run, "A2") if row.index > stale[0] and row.half == "flour"]
+    again = [row for row in rows(run, "A2") if row.index > stale[0] and row.drift_row == "flour"]
     heals = not any(row.stale_attempt for row in again)
     assert ("heals by being learned again" in said) == heals
     assert ("never heals" in said) != heals

@@ -51,7 +51,7 @@ def test_the_slots_are_those_of_the_contract(keying: str, scripted: Scripted) ->
     for epoch, (index, half) in enumerate(zip(SLOTS, HALVES, strict=True), start=1):
         here = found[found["drift_epoch"] == epoch]
         assert set(here["index"]) == {index}
-        assert set(here["half"]) == {half}
+        assert set(here["drift_row"]) == {half}
         assert len(here) == len(ARMS) + 1
 
 
@@ -69,7 +69,7 @@ def test_the_dividend_comes_from_both_halves(keying: str, scripted: Scripted) ->
     """Oats survive the flour rotations of epochs 1 and 4, flour the oats rotation of epoch 2."""
     run = scripted("phase3", keying=keying)
     saved = [
-        (theirs.drift_epoch, theirs.half, theirs.attempts - ours.attempts)
+        (theirs.drift_epoch, theirs.drift_row, theirs.attempts - ours.attempts)
         for ours, theirs in zip(rows(run, "A2D"), rows(run, "A2"), strict=True)
         if ours.attempts != theirs.attempts
     ]

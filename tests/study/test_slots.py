@@ -75,7 +75,7 @@ def test_a_stale_slot_of_a2_read_from_top_to_bottom(v2: Run) -> None:
     assert (second.attempt.status, second.fixes) == (200, [])
     assert [event.kind for event in slot.events] == ["invalidate", "invalidate", "relearn"]
     assert slot.later is not None
-    assert (slot.later.index, slot.later.half, slot.later_outcome) == (20, "flour", "first try")
+    assert (slot.later.index, slot.later.drift_row, slot.later_outcome) == (20, "flour", "first try")
 
 
 def test_a_slot_is_made_of_the_rows_attempts_and_events_of_the_file(m1: Run) -> None:
@@ -96,7 +96,7 @@ def test_a_slot_is_made_of_the_rows_attempts_and_events_of_the_file(m1: Run) -> 
         after = [
             row
             for row in rows(m1, slot.row.arm)
-            if row.index > slot.row.index and row.half == slot.row.half
+            if row.index > slot.row.index and row.drift_row == slot.row.drift_row
         ]
         assert slot.later == (after[0] if after else None)
 

@@ -13,10 +13,10 @@ import anthropic
 from crossmem.agents.base import Usage
 from crossmem.agents.messages import (
     Evidence,
+    Message,
     Prompt,
     ProviderError,
     Reply,
-    Said,
     connection_error,
     read_request,
     status_error,
@@ -98,7 +98,7 @@ def _system(prompt: Prompt) -> list[dict[str, Any]]:
     return [stable, *([{"type": "text", "text": prompt.memory}] if prompt.memory else [])]
 
 
-def _message(number: int, said: Said, tool: str) -> dict[str, Any]:
+def _message(number: int, said: Message, tool: str) -> dict[str, Any]:
     """Turn one entry into a message; a tool result answers the request just before it."""
     match said.kind:
         case "request":

@@ -13,10 +13,10 @@ from crossmem.agents.base import Usage
 from crossmem.agents.messages import (
     MAX_OUTPUT_TOKENS,
     Evidence,
+    Message,
     Prompt,
     ProviderError,
     Reply,
-    Said,
     connection_error,
     read_request,
     status_error,
@@ -86,7 +86,7 @@ def _failure(error: Exception) -> ProviderError:
     return unusable(error)
 
 
-def _message(said: Said) -> dict[str, Any]:
+def _message(said: Message) -> dict[str, Any]:
     match said.kind:
         case "request":
             return {"role": "assistant", "content": request_text(said.request)}
