@@ -23,32 +23,47 @@ if TYPE_CHECKING:
     from crossmem.analysis.tables import by_epoch as by_epoch
     from crossmem.analysis.tables import show as show
     from crossmem.analysis.tables import stable_policies as stable_policies
-    from crossmem.run import history as history
+    from crossmem.run.history import memory_at as memory_at
     from crossmem.run.results import load as load
+    from crossmem.settings import AcmeSettings as AcmeSettings
+    from crossmem.settings import CompareSettings as CompareSettings
+    from crossmem.settings import Phase1Settings as Phase1Settings
+    from crossmem.settings import Phase2Settings as Phase2Settings
+    from crossmem.settings import Phase3Settings as Phase3Settings
+    from crossmem.settings import StaleAttemptsSettings as StaleAttemptsSettings
     from crossmem.settings import guard as guard
     from crossmem.study import acme as acme
     from crossmem.study import phase1 as phase1
     from crossmem.study import phase2 as phase2
     from crossmem.study import phase3 as phase3
+    from crossmem.study import run as run
 
 _MODULES = {
     "figures": "analysis.figures",
     "findings": "analysis.findings",
-    "history": "run.history",
     "metrics": "analysis.metrics",
     "slots": "analysis.slots",
     "stats": "analysis.stats",
 }
 _HOMES = {
-    "acme": "study",
+    **dict.fromkeys(("acme", "phase1", "phase2", "phase3", "run"), "study"),
+    **dict.fromkeys(
+        (
+            "AcmeSettings",
+            "CompareSettings",
+            "Phase1Settings",
+            "Phase2Settings",
+            "Phase3Settings",
+            "StaleAttemptsSettings",
+            "guard",
+        ),
+        "settings",
+    ),
+    "memory_at": "run.history",
     "Explorer": "analysis.explorer",
     "compare": "analysis.compare",
-    "guard": "settings",
     "load": "run.results",
     "notice": "analysis.notices",
-    "phase1": "study",
-    "phase2": "study",
-    "phase3": "study",
     "by_epoch": "analysis.tables",
     "show": "analysis.tables",
     "stable_policies": "analysis.tables",

@@ -22,14 +22,15 @@ from crossmem.api import tables_of
 from crossmem.contract import Json
 from crossmem.domains import domain
 from crossmem.memory.arms import ARMS
+from crossmem.run.runner import prompter_for, replay_of
 from crossmem.run.table_files import read_table
-from crossmem.settings import Phase1
-from crossmem.stage import make_replay, prompter_for, world_of
+from crossmem.settings import Phase1Settings
 from crossmem.streams import BudgetStep, DriftEvent, Episode, Stream, acme, combined, recipe
+from crossmem.upstream.embedded import EmbeddedApi
 
 if TYPE_CHECKING:
     from crossmem.client import ApiClient
-    from crossmem.run.table_files import World
+    from crossmem.run.table_files import TableFiles
     from crossmem.streams.plan import Plan
 
 PLANS: dict[str, Plan] = {plan.name: plan for plan in (*recipe.PLANS, *combined.PLANS, *acme.PLANS)}
@@ -115,17 +116,20 @@ def _snapshot(plan: Plan, index: int) -> str:
 
 
 @contextmanager
-def _server(stream: Stream) -> Iterator[tuple[ApiClient, World]]:
-    with TemporaryDirectory() as folder, world_of(stream, Path(folder) / "tables") as over:
+def _server(stream: Stream) -> Iterator[tuple[ApiClient, TableFiles]]:
+    with (
+        TemporaryDirectory() as folder,
+        EmbeddedApi(stream.domain).serve(Path(folder) / "tables") as over,
+    ):
         yield over
 
 
 def _most_held(stream: Stream, plan: Plan) -> int:
     """Return the most bytes that A2 holds at the end of an episode."""
-    parameters = Phase1(mock=True, model="haiku", keying=plan.keying)
+    parameters = Phase1Settings(mock=True, model="haiku", keying=plan.keying)
     with _server(stream) as over:
         agent = ScriptedAgent(parameters.model, prompter_for(parameters, stream, over[0]))
-        replay = make_replay(parameters, stream, ARMS["A2"], agent, over)
+        replay = replay_of(parameters, stream, ARMS["A2"], agent, over)
         return max(replay.episode(index).row.bytes for index in range(len(stream.episodes)))
 
 
@@ -141,7 +145,7 @@ def _texts(stream: Stream, api: ApiClient) -> Iterator[tuple[str, str]]:
         yield f"task {episode.task.id}", episode.task.model_dump_json()
     yield "the criteria", json.dumps(stream.criteria, ensure_ascii=False)
     for style in HINT_STYLES:
-        prompter = replace(prompter_for(Phase1(mock=True), stream, api), hint_style=style)
+        prompter = replace(prompter_for(Phase1Settings(mock=True), stream, api), hint_style=style)
         schemas = " ".join({prompter.schema(episode.task) for episode in stream.episodes})
         yield f"the {style} prompt", f"{prompter.stable()} {schemas} {HINT_STYLES[style]}"
 

@@ -32,6 +32,10 @@ class ServerGoneError(CrossmemError):
     """The API does not answer any more; the run stops and can be resumed."""
 
 
+class NotServedError(CrossmemError):
+    """The API of an arm did not start."""
+
+
 @dataclass(frozen=True)
 class Routes:
     """The paths of a server; `endpoints` maps ours to theirs where they differ."""

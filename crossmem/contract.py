@@ -14,15 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from jsonpointer import JsonPointerException, resolve_pointer
-from pydantic import (
-    AliasChoices,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 Json = Any
 """A JSON value: null, bool, number, string, list or object."""
@@ -35,31 +27,37 @@ class _Tolerant(BaseModel):
 class Suggestion(_Tolerant):
     """One literal fix: put `suggested_value` at the JSON Pointer `field` of the request sent."""
 
-    action: str = Field(validation_alias=AliasChoices("action", "type"))
+    action: str
     field: str
     suggested_value: Json
     current_value: Json = None
     table: str | None = None
     cacheable: bool = False
 
-    @model_validator(mode="before")
-    @classmethod
-    def _lift_parameters(cls, data: Any) -> Any:
-        """Bring `parameters` up one level and reduce the cache hint to one bit."""
-        if not isinstance(data, Mapping):
-            return data
-        parameters = data.get("parameters")
-        lifted = {**_without_verb(parameters), **data}
-        lifted["cacheable"] = _cacheable(data.get("cache_hint"))
-        table = data.get("table")
-        lifted["table"] = table if isinstance(table, str) else None
-        return lifted
 
+def read_suggestion(item: Json) -> Suggestion | None:
+    """Read one item of `suggestions[]`; None for one that names no place or no value.
 
-def _without_verb(parameters: Json) -> dict[str, Json]:
-    """Return what a suggestion's parameters hold, but never its verb: that stands a level up."""
-    named = parameters if isinstance(parameters, Mapping) else {}
-    return {name: value for name, value in named.items() if name not in {"action", "type"}}
+    Its members stand beside `parameters` or in it, its verb never in it; the cache hint is reduced to
+    one bit.
+    """
+    if not isinstance(item, Mapping):
+        return None
+    parameters = item.get("parameters")
+    inner = parameters if isinstance(parameters, Mapping) else {}
+    members = {**{name: inner[name] for name in inner if name not in {"action", "type"}}, **item}
+    table = item.get("table")
+    try:
+        return Suggestion(
+            action=members["action"] if "action" in members else members["type"],
+            field=members["field"],
+            suggested_value=members["suggested_value"],
+            current_value=members.get("current_value"),
+            table=table if isinstance(table, str) else None,
+            cacheable=_cacheable(item.get("cache_hint")),
+        )
+    except (KeyError, ValidationError):
+        return None  # it can be neither merged nor learned
 
 
 def _cacheable(hint: Json) -> bool:
@@ -132,13 +130,7 @@ def read_response(status: int, body: Json) -> Response:
 
 def _suggestions(feedback: Json) -> tuple[Suggestion, ...]:
     listed = feedback.get("suggestions") if isinstance(feedback, Mapping) else None
-    found = []
-    for item in listed if isinstance(listed, list) else []:
-        try:
-            found.append(Suggestion.model_validate(item))
-        except ValidationError:
-            continue  # a suggestion that names no place or value can be neither merged nor learned
-    return tuple(found)
+    return tuple(filter(None, map(read_suggestion, listed if isinstance(listed, list) else ())))
 
 
 def _stamps(versions: Json) -> dict[str, str]:

@@ -1,80 +1,128 @@
-"""The parameters of a run: names, types, defaults, checks. Notebooks, Python and tests share them."""
+"""The settings of a run: names, types, defaults, meanings, for notebooks, command line and Python.
+
+Reading settings opens no file and asks no server: whether a model can be reached or a checkout used is
+found out by `study.py`, before a run starts.
+"""
 
 from __future__ import annotations
 
 import inspect
 import os
-import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from crossmem import streams
-from crossmem.agents import models
-from crossmem.agents.cost import Meter
-from crossmem.agents.prompts import HintStyle
-from crossmem.api.stripe_access import KEY_VARIABLE, StripeAccess, stripe_access
 from crossmem.domains.base import Keying
 from crossmem.errors import InputError, unknown
-from crossmem.memory.arms import Arm, arms
-from crossmem.rooms import Shelf
-from crossmem.run.results import find
-from crossmem.streams import BudgetStep
-
-if TYPE_CHECKING:
-    from crossmem.upstream.checkout import Checkout
+from crossmem.memory.arms import ORACLE, Arm, arms
+from crossmem.streams import BudgetStep, Stream
 
 MODEL_VARIABLE = "PILOT_MODEL"
 DEFAULT_MODEL = "haiku"
 EMBEDDED = "embedded"
 
+HintStyle = Literal["append", "amendment"]
 
-class Given(BaseModel):
-    """What a notebook takes. Strings are as typed on a command line and are read by the validators."""
-
-    model_config = ConfigDict(extra="forbid", validate_default=True, coerce_numbers_to_str=True)
-
-    def check(self) -> None:
-        """Raise InputError where the parameters do not go together or name what is not there."""
+EXECUTION_FIELDS = frozenset(
+    "results resume strict_preflight strict_checkout max_concurrency episode_timeout_s "
+    "max_tokens_total max_cost_usd".split()
+)
+"""Settings that say how a run is carried out, not what it is; a resume may change them."""
 
 
-class Parameters(Given):
+class Settings(BaseModel):
+    """What a notebook takes. Strings are as typed on a command line and are read by the validators.
+
+    The string under a field is its meaning, wherever the field is listed or offered.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        validate_default=True,
+        coerce_numbers_to_str=True,
+        use_attribute_docstrings=True,
+    )
+
+    notebook: ClassVar[str]
+    """The notebook that takes them."""
+
+
+class RunSettings(Settings):
     """What every phase takes."""
 
-    phase: ClassVar[str]
     with_oracle: ClassVar[bool] = False
     """Whether the oracle is replayed beside the arms, for regret to be read off."""
 
     model: str = ""
+    """haiku | sonnet | local | openai/<id> | any id; empty: PILOT_MODEL, else haiku"""
     gguf: str = ""
+    """with the model local: another model file than the one installed"""
     mock: bool = False
-    arms: str = "A0,A1,A2,A3,LW,LWG"
+    """True: the scripted agent, no language model"""
+    arms: str = "A0,A1,A2,A2D,LW,LWG"
+    """comma-separated, any of A0 A1 A1N LW LWG A2 A2C A2D A2V A3"""
     hint_style: HintStyle = "amendment"
+    """wording of the memory block: amendment | append"""
     keying: Keying = "task"
+    """term a brand lesson is keyed under: task | request"""
     budget: str = ""
+    """A3's byte budget, e.g. 6:420,14:none; empty: as the stream has it"""
     replicates: int = Field(1, ge=1)
+    """runs of the whole stream per arm"""
     seed: int = 0
+    """varies nothing with the scripted agent"""
     max_attempts: int = Field(5, ge=1)
+    """requests per episode, the first included"""
     api: str = EMBEDDED
+    """embedded, or the path of a checkout of the API repository"""
     api_python: str = ""
+    """with a checkout: the Python to run it; empty: this one"""
     strict_checkout: bool = False
+    """True: a checkout at another branch or tag than expected is an error"""
     strict_preflight: bool = False
+    """True: a doubtful preflight stops a live run"""
     max_concurrency: int = Field(8, ge=1)
+    """live arms and replicates at once"""
     episode_timeout_s: float = Field(300.0, gt=0)
+    """seconds; a later episode counts as the provider's failure"""
     max_tokens_total: int = Field(0, ge=0)
+    """a live run stops, resumable, once it has spent these; 0: no limit"""
     max_cost_usd: float = Field(0.0, ge=0)
+    """likewise in US dollars"""
     results: str = ""
+    """a results file to analyse instead of running; latest: the newest that fits"""
     resume: bool = False
+    """True: continue the unfinished run of these parameters"""
+
+    @property
+    def phase(self) -> str:
+        """The phase, which has the name of its notebook."""
+        return self.notebook
 
     @property
     def stream_name(self) -> str:
         """The name of the stream to replay."""
         raise NotImplementedError
 
-    def chosen(self) -> list[Arm]:
-        """Return the arms to replay."""
+    def chosen_arms(self) -> list[Arm]:
+        """Return the arms asked for."""
         return arms(self.arms)
+
+    def arms_to_run(self) -> list[Arm]:
+        """Return what is replayed: the arms asked for, and the oracle where the phase has it."""
+        return [*self.chosen_arms(), *([ORACLE] if self.with_oracle else [])]
+
+    def arm_inputs(self) -> dict[str, Any]:
+        """Return what arms take from files beside the stream, for the config of a run."""
+        return {}
+
+    def check_inputs(self, stream: Stream) -> None:
+        """Raise InputError where what `arm_inputs` holds serves no task of `stream`."""
+
+    def budget_steps(self) -> list[BudgetStep]:
+        """Return the budget schedule asked for, empty for that of the stream."""
+        return budget_steps(self.budget)
 
     @field_validator("model")
     @classmethod
@@ -92,59 +140,16 @@ class Parameters(Given):
         budget_steps(value)
         return value
 
-    def check(self) -> None:
-        """Raise InputError where the parameters do not go together or name what is not there."""
-        streams.load(self.stream_name)
-        if self.results:
-            find(self.results, self.phase, self.stream_name)
-        else:
-            models.check(self)
-            self.meter()
-            self.checkout()
 
-    def material(self) -> dict[str, Any]:
-        """Return what a run takes from files beside its stream, for its config."""
-        return {}
-
-    def restore(self, material: Mapping[str, Any]) -> None:
-        """Take what a config kept in place of the files."""
-
-    def stripe_access(self) -> StripeAccess | None:
-        """Return how the API reaches Stripe; None for the embedded emulator, or no Stripe at all."""
-        return None
-
-    def checkout(self) -> Checkout | None:
-        """Return the checkout that stands in for the embedded API, None for the embedded one.
-
-        Raises InputError where it cannot be used by these parameters.
-        """
-        if self.api == EMBEDDED:
-            return None
-        from crossmem.upstream.checkout import open_checkout
-
-        stream = streams.load(self.stream_name)
-        found = open_checkout(
-            self.api, self.phase, stream, self.api_python, strict=self.strict_checkout
-        )
-        needy = [arm.name for arm in self.chosen() if arm.signal == "versions"]
-        if needy and found.profile.paths.versions is None:
-            raise InputError(
-                f"arms: {needy[0]} reads the API's versions, and the checkout has no endpoint for them "
-                "(`versions` under [paths] in its profile)"
-            )
-        return found
-
-    def meter(self) -> Meter:
-        """Return the meter of a run of these parameters."""
-        return Meter(models.full_name(self.model), self.max_tokens_total, self.max_cost_usd)
-
-
-class Phase1(Parameters):
+class Phase1Settings(RunSettings):
     """Phase 1: one drift, lessons keyed by the failing request as the first runs had it."""
 
-    phase: ClassVar[str] = "phase1"
+    notebook: ClassVar[str] = "phase1"
 
+    arms: str = "A0,A1,A2,A3,LW,LWG"
+    """comma-separated, any of A0 A1 A1N LW LWG A2 A3"""
     keying: Keying = "request"
+    """term a brand lesson is keyed under: request | task"""
 
     @property
     def stream_name(self) -> str:
@@ -152,14 +157,16 @@ class Phase1(Parameters):
         return "phase1"
 
 
-class Phase2(Parameters):
+class Phase2Settings(RunSettings):
     """Phase 2: one drift pattern, and what the granularity of invalidation is worth under it."""
 
-    phase: ClassVar[str] = "phase2"
+    notebook: ClassVar[str] = "phase2"
     with_oracle: ClassVar[bool] = True
 
     pattern: Literal["v2", "v4", "churn", "silent", "rollback"] = "v2"
+    """v2 | v4 | churn | silent | rollback"""
     arms: str = "A0,A1,A2,A2D,A3,LW,LWG"
+    """comma-separated, any of A0 A1 A1N LW LWG A2 A2C A2D A2V A3"""
 
     @property
     def stream_name(self) -> str:
@@ -167,14 +174,14 @@ class Phase2(Parameters):
         return f"phase2_{self.pattern}" if self.pattern in {"v2", "v4"} else self.pattern
 
 
-class Phase3(Parameters):
+class Phase3Settings(RunSettings):
     """Phase 3: four drifts that walk the table through every snapshot."""
 
-    phase: ClassVar[str] = "phase3"
+    notebook: ClassVar[str] = "phase3"
     with_oracle: ClassVar[bool] = True
 
     pattern: Literal["m1"] = "m1"
-    arms: str = "A0,A1,A2,A2D,LW,LWG"
+    """the ladder of four drifts"""
 
     @property
     def stream_name(self) -> str:
@@ -182,113 +189,115 @@ class Phase3(Parameters):
         return f"phase3_{self.pattern}"
 
 
-class StaleAttempts(Given):
-    """The slot explorer: which slot it opens with."""
-
-    results: str = "latest"
-    epoch: int = Field(1, ge=1)
-    arm: str = "A2"
-
-
-class Compare(Given):
-    """The comparison: at least two results files, comma-separated."""
-
-    results: str = ""
-
-    @property
-    def files(self) -> list[str]:
-        """The results files named."""
-        return [name for name in map(str.strip, self.results.split(",")) if name]
-
-    def check(self) -> None:
-        """Raise InputError for fewer than two files."""
-        if len(self.files) < 2:
-            raise InputError(
-                f"results {self.results!r}: name at least two results files, comma-separated, "
-                "such as the ones that two runs of Phase 2 printed last"
-            )
-
-
-class AcmeBilling(Parameters):
+class AcmeSettings(RunSettings):
     """The second domain: billing, whose csm codes rotate."""
 
-    phase: ClassVar[str] = "acme"
+    notebook: ClassVar[str] = "acme"
     with_oracle: ClassVar[bool] = True
 
     stream: Literal["acme_m1", "acme_sanity", "acme_refunds"] = "acme_m1"
+    """acme_m1 | acme_sanity | acme_refunds"""
     stripe: Literal["embedded", "test"] = "embedded"
+    """embedded | test (needs STRIPE_API_KEY=sk_test_...)"""
     keying: Literal["task"] = "task"
-    arms: str = "A0,A1,A2,A2D,LW,LWG"
+    """term a lesson is keyed under: task alone in this domain"""
 
     @property
     def stream_name(self) -> str:
         """The stream asked for."""
         return self.stream
 
-    def check(self) -> None:
-        """Raise InputError for a key that is not a test-mode key, besides what holds everywhere."""
-        super().check()
-        if self.results:
-            return
-        if self.api != EMBEDDED:  # its app takes the key from the environment, whatever `stripe` says
-            stripe_access("test" if os.environ.get(KEY_VARIABLE) else "embedded")
-        elif self.stripe_access() is None and os.environ.get(KEY_VARIABLE):
-            warnings.warn(f"{KEY_VARIABLE} is set and ignored: stripe is {self.stripe}", stacklevel=2)
 
-    def stripe_access(self) -> StripeAccess | None:
-        """Return the access to Stripe's test mode, or None for the embedded emulator."""
-        return stripe_access(self.stripe)
+class StaleAttemptsSettings(Settings):
+    """The slot explorer: which slot it opens with."""
 
+    notebook: ClassVar[str] = "stale_attempts"
 
-_HERE = {each.phase: each for each in (Phase1, Phase2, Phase3, AcmeBilling)}
-_ELSEWHERE = {"experience": "crossmem.experience.parameters:Experience"}
-_OTHERS: dict[str, type[Given]] = {"stale_attempts": StaleAttempts, "compare": Compare}
-PHASES: Mapping[str, type[Parameters]] = Shelf(_HERE, _ELSEWHERE)
-NOTEBOOKS: Mapping[str, type[Given]] = Shelf({**_HERE, **_OTHERS}, _ELSEWHERE)
+    results: str = "latest"
+    """a results file; latest: the newest in which something drifted"""
+    epoch: int = Field(1, ge=1)
+    """the drift epoch to open with"""
+    arm: str = "A2"
+    """the arm to open with"""
 
 
-def read(phase: str, given: Mapping[str, Any]) -> Parameters:
-    """Return the checked parameters of `phase`; raises InputError as `read_for` does."""
-    if phase not in PHASES:
-        raise unknown("phase", phase, PHASES)
-    return cast("Parameters", read_for(phase, given))
+class CompareSettings(Settings):
+    """The comparison: at least two results files, comma-separated."""
+
+    notebook: ClassVar[str] = "compare"
+
+    results: str = ""
+    """at least two results files, comma-separated"""
+
+    @property
+    def files(self) -> list[str]:
+        """The results files named."""
+        return _names(self.results)
+
+    @field_validator("results")
+    @classmethod
+    def _two_files(cls, value: str) -> str:
+        if len(_names(value)) < 2:
+            raise InputError(
+                f"results {value!r}: name at least two results files, comma-separated, "
+                "such as the ones that two runs of Phase 2 printed last"
+            )
+        return value
 
 
-def read_for(notebook: str, given: Mapping[str, Any]) -> Given:
-    """Return the checked parameters of a notebook.
+def _names(listed: str) -> list[str]:
+    return [name for name in map(str.strip, listed.split(",")) if name]
 
-    Raises InputError naming the first parameter that is unknown, ill-typed or out of range.
+
+Known = TypeVar("Known", bound=Settings)
+
+
+def read_settings(kind: type[Known], given: Mapping[str, Any]) -> Known:
+    """Return the checked settings of a kind.
+
+    Raises InputError naming the first setting that is unknown, ill-typed or out of range.
     """
-    if notebook not in NOTEBOOKS:
-        raise unknown("notebook", notebook, NOTEBOOKS)
-    schema = NOTEBOOKS[notebook]
     for name in given:
-        if name not in schema.model_fields:
-            raise unknown("parameter", name, schema.model_fields)
+        if name not in kind.model_fields:
+            raise unknown("parameter", name, kind.model_fields)
     try:
-        parameters = schema(**given)
+        return kind(**given)
     except ValidationError as error:
         first = error.errors()[0]
         where = f"parameter {first['loc'][0]} = {first['input']!r}"
         raise InputError(f"{where}: {first['msg']}") from None
-    parameters.check()
-    return parameters
 
 
-def guard(notebook: str, namespace: Mapping[str, Any]) -> Given:
-    """Return the checked parameters found in a notebook's `namespace` (its `globals()`).
+def guard(kind: type[Known], namespace: Mapping[str, Any]) -> Known:
+    """Return the checked settings found in a notebook's `namespace` (its `globals()`).
 
     Papermill only warns of a misspelt parameter and runs with the default; here every name that the
     notebook holds at this point and that is no parameter stops it. Raises InputError.
     """
-    return read_for(
-        notebook, {name: value for name, value in namespace.items() if _is_parameter(name, value)}
+    return read_settings(
+        kind, {name: value for name, value in namespace.items() if _is_parameter(name, value)}
     )
 
 
 def _is_parameter(name: str, value: object) -> bool:
     shell = {"In", "Out", "exit", "quit", "get_ipython", "open"}
     return not name.startswith("_") and name not in shell and not inspect.ismodule(value)
+
+
+def parameters_cell(kind: type[Settings]) -> str:
+    """Return the source of a notebook's parameters cell: a line a field, its meaning as the comment.
+
+    Papermill reads the lines (`--help-notebook`), so a type is a plain word and a default a literal.
+    """
+    common = list(RunSettings.model_fields) if issubclass(kind, RunSettings) else []
+    first = common[: common.index("arms")] if common else []
+    own = [name for name in kind.model_fields if name not in common]
+    lines = []
+    for name in [*first, *own, *(each for each in common if each not in first)]:
+        field = kind.model_fields[name]
+        default = repr(field.default).replace("'", '"')
+        lines.append(f"{name}: {type(field.default).__name__} = {default}  # {field.description}")
+    return "\n".join(lines)
 
 
 def budget_steps(text: str) -> list[BudgetStep]:

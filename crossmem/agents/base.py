@@ -58,5 +58,5 @@ class Agent(Protocol):
     def begin(self, task: Task, recalled: Sequence[Entry]) -> Turn:
         """Start an episode with what memory put forward."""
 
-    def write(self, commission: SummaryRequest) -> Proposal | None:
+    def write_summary(self, request: SummaryRequest) -> Proposal | None:
         """Return what the model wrote for a memory, as the `request`; None where there is no model."""

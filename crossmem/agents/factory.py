@@ -20,14 +20,14 @@ from crossmem.domains.base import Task
 from crossmem.errors import CrossmemError
 
 if TYPE_CHECKING:
-    from crossmem.settings import Parameters
+    from crossmem.settings import RunSettings
 
 
 @dataclass(frozen=True)
 class AgentFactory:
     """Makes the agents of one run; `backend_of` is None in mock mode."""
 
-    parameters: Parameters
+    settings: RunSettings
     backend_of: Callable[[int], Backend] | None
 
     def agent(
@@ -35,10 +35,10 @@ class AgentFactory:
     ) -> Agent:
         """Return the agent of one arm and replicate; waits are told to `notify` and end with `stop`."""
         if self.backend_of is None:
-            return ScriptedAgent(self.parameters.model, prompter)
-        retry_policy = RetryPolicy(self.parameters.episode_timeout_s, notify, stop)
+            return ScriptedAgent(self.settings.model, prompter)
+        retry_policy = RetryPolicy(self.settings.episode_timeout_s, notify, stop)
         return LiveAgent(
-            self.backend_of(replicate), prompter, retry_policy, models.label(self.parameters)
+            self.backend_of(replicate), prompter, retry_policy, models.label(self.settings)
         )
 
     def at_once(self, jobs: int) -> int:
@@ -49,7 +49,7 @@ class AgentFactory:
         """
         if self.backend_of is None:
             return jobs
-        most = 1 if self.parameters.model == models.LOCAL else self.parameters.max_concurrency
+        most = 1 if self.settings.model == models.LOCAL else self.settings.max_concurrency
         return min(jobs, most)
 
     def probe(
@@ -62,30 +62,30 @@ class AgentFactory:
         """
         if self.backend_of is None:
             return []
-        retry_policy = RetryPolicy(self.parameters.episode_timeout_s, notify)
+        retry_policy = RetryPolicy(self.settings.episode_timeout_s, notify)
         evidence = preflight(self.backend_of(0), prompter, task, retry_policy)
-        if evidence["warnings"] and self.parameters.strict_preflight:
+        if evidence["warnings"] and self.settings.strict_preflight:
             raise CrossmemError(f"strict_preflight: {'; '.join(evidence['warnings'])}")
         return [evidence]
 
 
 @contextmanager
-def agent_factory(parameters: Parameters) -> Iterator[AgentFactory]:
+def agent_factory(settings: RunSettings) -> Iterator[AgentFactory]:
     """Yield the staff of a run; a model served on this machine ends with the block."""
-    if parameters.mock:
-        yield AgentFactory(parameters, None)
+    if settings.mock:
+        yield AgentFactory(settings, None)
         return
-    with models.backend_for(parameters) as backend_of:
-        yield AgentFactory(parameters, backend_of)
+    with models.backend_for(settings) as backend_of:
+        yield AgentFactory(settings, backend_of)
 
 
-def expectation(parameters: Parameters, prompter: Prompter, tasks: list[Task], arms: int) -> str:
+def expectation(settings: RunSettings, prompter: Prompter, tasks: list[Task]) -> str:
     """Say how many calls and tokens a live run will take: one call an episode at least."""
-    episodes = arms * parameters.replicates * len(tasks)
+    episodes = len(settings.arms_to_run()) * settings.replicates * len(tasks)
     fixed = estimate_tokens(prompter.stable()) + estimate_tokens(prompter.schema(tasks[0]))
     each = fixed + sum(estimate_tokens(prompter.task(task)) for task in tasks) / len(tasks)
-    most = episodes * parameters.max_attempts
-    writing = sum(arm.asks_for_summaries for arm in parameters.chosen())
+    most = episodes * settings.max_attempts
+    writing = sum(arm.asks_for_summaries for arm in settings.chosen_arms())
     besides = f"; a call more for every summary that {writing} arms have written" if writing else ""
     return (
         f"Expected: {episodes:,} episodes, {episodes:,} to {most:,} calls, "

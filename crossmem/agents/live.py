@@ -33,13 +33,13 @@ class LiveAgent:
             self.backend, self.retry_policy.begin(), prompt(self.prompter, task, recalled), self
         )
 
-    def write(self, commission: SummaryRequest) -> Proposal:
+    def write_summary(self, request: SummaryRequest) -> Proposal:
         """Have the model write a text for a memory, in a conversation of its own."""
         alone = Prompt(
-            stable=commission.instruction,
+            stable=request.instruction,
             memory="",
-            schema=commission.schema,
-            said=(Message("task", commission.material),),
+            schema=request.schema,
+            said=(Message("task", request.material),),
             tool=WRITE,
         )
         reply = asked(self.backend, self.retry_policy.begin(), alone)

@@ -13,7 +13,7 @@ from crossmem.errors import InputError
 
 if TYPE_CHECKING:
     from crossmem.agents.messages import Backend
-    from crossmem.settings import Parameters
+    from crossmem.settings import RunSettings
 
 ALIASES = {"haiku": "claude-haiku-4-5", "sonnet": "claude-sonnet-4-6"}
 LOCAL = "local"
@@ -29,23 +29,23 @@ def full_name(model: str) -> str:
     return ALIASES.get(model, model).removeprefix(CHAT_PREFIX)
 
 
-def label(parameters: Parameters) -> str:
+def label(settings: RunSettings) -> str:
     """Return what a results file's name says of the model."""
-    name = f"mock-{parameters.model}" if parameters.mock else parameters.model
+    name = f"mock-{settings.model}" if settings.mock else settings.model
     return re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-")
 
 
-def check(parameters: Parameters) -> None:
+def check(settings: RunSettings) -> None:
     """Raise InputError where the model of a run cannot be reached, saying what can."""
     from crossmem.agents.providers.llamacpp import model_file
 
-    model = parameters.model
-    if parameters.gguf and (parameters.mock or model != LOCAL):
+    model = settings.model
+    if settings.gguf and (settings.mock or model != LOCAL):
         raise InputError(f"gguf names the file of model=local; this run is of model {model!r}")
-    if parameters.mock:
+    if settings.mock:
         profile(model)
     elif model == LOCAL:
-        model_file(parameters.gguf)
+        model_file(settings.gguf)
     elif model.startswith(CHAT_PREFIX):
         if not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
             raise InputError(
@@ -61,24 +61,24 @@ def check(parameters: Parameters) -> None:
 
 
 @contextmanager
-def backend_for(parameters: Parameters) -> Iterator[Callable[[int], Backend]]:
+def backend_for(settings: RunSettings) -> Iterator[Callable[[int], Backend]]:
     """Yield what makes a replicate's backend; connections and a local server end with the block."""
-    model = full_name(parameters.model)
-    if parameters.model == LOCAL:
+    model = full_name(settings.model)
+    if settings.model == LOCAL:
         from crossmem.agents.providers import llamacpp
         from crossmem.agents.providers.openai import Chat, client_for
 
         with (
-            llamacpp.serving(llamacpp.model_file(parameters.gguf)) as (address, name),
+            llamacpp.serving(llamacpp.model_file(settings.gguf)) as (address, name),
             client_for(address) as client,
         ):
             length = llamacpp.MAX_OUTPUT_TOKENS
-            yield lambda replicate: Chat(client, name, parameters.seed + replicate, length)
-    elif parameters.model.startswith(CHAT_PREFIX):
+            yield lambda replicate: Chat(client, name, settings.seed + replicate, length)
+    elif settings.model.startswith(CHAT_PREFIX):
         from crossmem.agents.providers.openai import Chat, client_for
 
         with client_for() as client:
-            yield lambda replicate: Chat(client, model, parameters.seed + replicate)
+            yield lambda replicate: Chat(client, model, settings.seed + replicate)
     else:
         from crossmem.agents.providers.anthropic import Claude
 

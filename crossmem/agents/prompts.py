@@ -10,13 +10,11 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from crossmem.contract import Disclosure, Response
 from crossmem.domains.base import Body, Domain, Task
 from crossmem.memory.entry import Entry, Rendered, canonical_json
-
-HintStyle = Literal["append", "amendment"]
+from crossmem.settings import HintStyle
 
 BASE_INSTRUCTION = (
     "On your first attempt, send the Input Data exactly as provided. If the API refuses a request, it "

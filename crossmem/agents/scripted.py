@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from crossmem.agents.base import Proposal, TokensSource, Usage
-from crossmem.agents.prompts import HintStyle, Prompter, estimate_tokens, request_text
+from crossmem.agents.prompts import Prompter, estimate_tokens, request_text
 from crossmem.contract import Response
 from crossmem.domains.base import Body, Task, merged
 from crossmem.errors import InputError
 from crossmem.memory.entry import Entry
 from crossmem.memory.memory import SummaryRequest
+from crossmem.settings import HintStyle
 
 PROFILES: dict[str, frozenset[HintStyle]] = {
     "haiku": frozenset({"append", "amendment"}),
@@ -66,7 +67,7 @@ class ScriptedAgent:
         ]
         return ScriptedTurn(self.prompter, body, sum(map(estimate_tokens, prompt)))
 
-    def write(self, commission: SummaryRequest) -> None:
+    def write_summary(self, request: SummaryRequest) -> None:
         """Write nothing."""
 
 

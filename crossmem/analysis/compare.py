@@ -82,7 +82,10 @@ def _difference(left: Run, right: Run) -> str | None:
     ):
         if ours != theirs:
             return f"{what}: {ours} against {theirs}"
-    tasks = [{(row.index, row.task_id) for row in run.results.rows} for run in (left, right)]
+    tasks = [
+        {(row.index, row.task_id) for row in (each.row for each in run.episodes)}
+        for run in (left, right)
+    ]
     if tasks[0] != tasks[1]:
         index = min(index for index, _ in tasks[0] ^ tasks[1])
         return f"their tasks, from episode {index} on"

@@ -140,9 +140,7 @@ def _failures(run: Run) -> str:
 
 def _unheeded(run: Run) -> str:
     """Say so where memory was put before the agent and none of it was sent: it changed nothing."""
-    if not run.rows["recalled"].any() or any(
-        each.carried for each in run.results.attempts if each.attempt == 1
-    ):
+    if not run.rows["recalled"].any() or any(each.attempts[0].carried for each in run.episodes):
         return ""
     style = run.config["parameters"]["hint_style"]
     attempts = _arms_only(per_arm(metrics.summary(run), "attempts"))

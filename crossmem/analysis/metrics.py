@@ -50,7 +50,7 @@ def episodes(run: Run) -> pd.DataFrame:
     """Return the rows of a run with their `outcome`; arms and outcomes are ordered categories."""
     rows = run.rows.copy()
     rows["outcome"] = pd.Categorical(
-        [outcome_of(row) for row in run.results.rows], OUTCOMES, ordered=True
+        [outcome_of(each.row) for each in run.episodes], OUTCOMES, ordered=True
     )
     rows["arm"] = pd.Categorical(rows["arm"], run.arms, ordered=True)
     rows["provider_failed"] = rows["failed_by"] == "provider"

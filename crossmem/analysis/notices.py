@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from crossmem.analysis import stats
 from crossmem.analysis.about import MIME, about
 from crossmem.analysis.prose import Prose, joined
+from crossmem.run.config import diff_source
 
 if TYPE_CHECKING:
     from crossmem.run.results import Run
@@ -38,7 +39,12 @@ def notice(*runs: Run) -> Prose:
 def _other_models(run: Run) -> str | None:
     """Say which models served a run beside the one that its preflight met."""
     met = {probe["served_model"] for probe in run.config["preflight"] or []}
-    served = [each.evidence["model"] for each in run.results.attempts if each.evidence]
+    served = [
+        attempt.evidence["model"]
+        for each in run.episodes
+        for attempt in each.attempts
+        if attempt.evidence
+    ]
     others = sorted({str(model) for model in served if model not in met}) if met else []
     if not others:
         return None
@@ -56,7 +62,7 @@ def _doubts_of_api(run: Run) -> list[str]:
     commit = (api["commit"] or "no commit")[:12]
     said = [f"The API is a checkout, {api['path']} at {at} ({commit}{changed})."]
     said += [f"Checkout: {warning}." for warning in api["warnings"]]
-    if (whose := api.get("diffs")) in {"harness", "both"}:
+    if (whose := diff_source(run)) in {"harness", "both"}:
         gives = "no structured diff" if whose == "harness" else "a structured diff of some tables only"
         computed = "what A2D was handed" if whose == "harness" else "the others that A2D was handed"
         said.append(f"Its reload gives {gives}: {computed}, the harness computed.")

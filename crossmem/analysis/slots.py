@@ -9,14 +9,13 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossmem import streams
 from crossmem.analysis import metrics
-from crossmem.contract import read_response
 from crossmem.domains import domain
 from crossmem.domains.base import value_at
 from crossmem.errors import InputError, unknown
@@ -25,7 +24,8 @@ from crossmem.memory.entry import same
 if TYPE_CHECKING:
     from jinja2 import Template
 
-    from crossmem.run.records import Attempt, Event, Row
+    from crossmem.memory.entry import Entry
+    from crossmem.run.records import Attempt, MemoryEvent, Row
     from crossmem.run.results import Run
 
 
@@ -65,7 +65,7 @@ class Slot:
     row: Row
     outcome: str
     steps: list[Step]
-    events: list[Event]
+    events: list[MemoryEvent]
     later: Row | None
     later_outcome: str | None
 
@@ -78,7 +78,7 @@ class Slot:
         what = domain(self.run.config["domain"])
         first = self.steps[0].attempt
         return [
-            {**entry, "words": what.describe(tuple(entry["key"])), "worth": _worth(first, entry)}
+            {**asdict(entry), "words": what.describe(entry.key), "worth": _worth(first, entry)}
             for entry in first.recalled
         ]
 
@@ -134,29 +134,27 @@ def _slots(run: Run, replicate: int = 0) -> Iterator[Slot]:
 
 
 def _slot(run: Run, who: tuple[str, int], index: int, outcome: str) -> Slot:
-    rows = [row for row in run.results.rows if (row.arm, row.replicate) == who]
-    row = next(row for row in rows if row.index == index)
-    attempts = [a for a in run.results.attempts if (a.arm, a.replicate, a.episode) == (*who, index)]
-    later = next(
-        (each for each in rows if each.index > index and each.drift_row == row.drift_row), None
-    )
+    episodes = run.of(*who)
+    slot = episodes[index]
+    after = (each.row for each in episodes[index + 1 :])
+    later = next((row for row in after if row.drift_row == slot.row.drift_row), None)
     return Slot(
         run=run,
-        row=row,
+        row=slot.row,
         outcome=outcome,
-        steps=list(_steps(attempts, _input_data(run, index))),
-        events=[e for e in run.results.events if (e.arm, e.replicate, e.episode) == (*who, index)],
+        steps=list(_steps(slot.attempts, _input_data(run, index))),
+        events=slot.events,
         later=later,
         later_outcome=metrics.outcome_of(later) if later else None,
     )
 
 
-def _worth(first: Attempt, entry: dict[str, Any]) -> str:
+def _worth(first: Attempt, entry: Entry) -> str:
     """Return the verdict on a recalled entry in the first request."""
     same_entry = (
         each.verdict
         for each in first.carried
-        if each.key == list(entry["key"]) and same(each.value, entry["value"])
+        if each.entry.key == entry.key and same(each.entry.value, entry.value)
     )
     return next(same_entry, "not carried")
 
@@ -165,13 +163,12 @@ def _steps(attempts: list[Attempt], raw: dict[str, Any] | None) -> Iterator[Step
     before = raw
     for attempt in attempts:
         request = attempt.request or {}
-        response = read_response(attempt.status or 0, attempt.response)
         fixes = [
             Fix(each.action, each.field, value_at(request, each.field), each.suggested_value)
-            for each in response.suggestions
+            for each in attempt.suggestions
         ]
         lines = _lines(request if before is None else before, request)
-        yield Step(attempt, lines, fixes, dict(response.stamps))
+        yield Step(attempt, lines, fixes, attempt.stamps)
         before = request
 
 

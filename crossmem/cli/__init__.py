@@ -6,12 +6,15 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from crossmem import __version__, paths
 from crossmem.errors import CrossmemError, InputError, unknown
+
+if TYPE_CHECKING:
+    from crossmem.settings import Settings
 
 
 class _Group(click.Group):
@@ -95,13 +98,16 @@ def serve(domain: str, port: int) -> None:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The HTML file to write.")
 def report(notebook: str, given: tuple[tuple[str, str], ...], output: Path | None) -> None:
     """Execute NOTEBOOK (a name such as phase1, or a path) and render its executed copy."""
-    from crossmem import settings as p
+    from crossmem import study
     from crossmem.report.execute import report as execute_and_render
     from crossmem.report.execute import sentinel_text
+    from crossmem.settings import RunSettings, read_settings
 
     path = _notebook(notebook)
-    if path.stem in p.NOTEBOOKS:
-        p.read_for(path.stem, dict(given))
+    if kind := notebook_settings().get(path.stem):
+        settings = read_settings(kind, dict(given))
+        if isinstance(settings, RunSettings) and not settings.results:
+            study.check(settings)
     html = output or paths.reports() / f"{path.stem}.html"
     paths.check_writable(html.parent, "name another file with -o")
     execute_and_render(path, html, dict(given))
@@ -139,6 +145,23 @@ def doctor(api: str | None, phase: str, python: str) -> None:
     if lacking:
         raise CrossmemError(f"the mock study cannot run: {', '.join(lacking)}")
     click.echo("The mock study can run.")
+
+
+def notebook_settings() -> dict[str, type[Settings]]:
+    """Return the settings that each notebook takes, by its name."""
+    from crossmem import settings as core
+    from crossmem.experience.settings import ExperienceSettings
+
+    kinds: tuple[type[Settings], ...] = (
+        core.Phase1Settings,
+        core.Phase2Settings,
+        core.Phase3Settings,
+        core.AcmeSettings,
+        ExperienceSettings,
+        core.StaleAttemptsSettings,
+        core.CompareSettings,
+    )
+    return {kind.notebook: kind for kind in kinds}
 
 
 def _notebook(name: str) -> Path:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from crossmem import paths
-from crossmem.errors import InputError
+from crossmem.cli import notebook_settings
+from crossmem.errors import InputError, unknown
 
 _KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "STRIPE_API_KEY")
 _ADDRESSES = ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "PILOT_MODEL")
@@ -116,14 +117,20 @@ def _browser() -> Finding:
 
 
 def _checkout(api: str, phase: str, python: str) -> Finding:
-    from crossmem.settings import read
+    from crossmem import streams
+    from crossmem.settings import RunSettings, read_settings
+    from crossmem.upstream.checkout import open_checkout
 
+    kind = notebook_settings().get(phase)
+    if kind is None or not issubclass(kind, RunSettings):
+        raise unknown(
+            "phase", phase, [n for n, k in notebook_settings().items() if issubclass(k, RunSettings)]
+        )
+    settings = read_settings(kind, {"mock": True, "api": api, "api_python": python})
     try:
-        given = {"mock": True, "api": api, "api_python": python}
-        found = read(phase, given).checkout()
+        found = open_checkout(api, phase, streams.load(settings.stream_name), python, strict=False)
     except InputError as error:
         return Finding("checkout", str(error), missing=True, needed=True)
-    assert found is not None  # noqa: S101 (a path was given)
     said = "; ".join(found.warnings) or "as expected"
     size = f"{len(found.files)} files, {found.size / 1024**2:,.1f} MB"
     return Finding("checkout", f"{found.profile.server.app}, {size}, {said}")

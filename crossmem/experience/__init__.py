@@ -15,22 +15,28 @@ if TYPE_CHECKING:
     from crossmem.experience import measures as measures
     from crossmem.experience import pictures as pictures
     from crossmem.experience import reading as reading
-    from crossmem.experience import restart as restart
     from crossmem.experience import stores as stores
+    from crossmem.experience.settings import ExperienceSettings as ExperienceSettings
     from crossmem.run.results import Run
 
 
-_MODULES = {"findings", "hypotheses", "measures", "pictures", "reading", "restart", "stores"}
+_MODULES = {"findings", "hypotheses", "measures", "pictures", "reading", "stores"}
 
 
 def run(**given: Any) -> Run:
-    """Run or load the experience study. Parameters and errors: see `parameters.py`, `study.run`."""
-    from crossmem.study import run as run_phase
+    """Run or load the experience study; for its settings see `settings.py`, for errors `study.run`."""
+    from crossmem import study
+    from crossmem.experience import settings
+    from crossmem.settings import read_settings
 
-    return run_phase("experience", **given)
+    return study.run(read_settings(settings.ExperienceSettings, given))
 
 
 def __getattr__(name: str) -> Any:
+    if name == "ExperienceSettings":
+        from crossmem.experience.settings import ExperienceSettings
+
+        return ExperienceSettings
     if name in _MODULES:
         return importlib.import_module(f"crossmem.experience.{name}")
     raise AttributeError(f"module 'crossmem.experience' has no attribute {name!r}")

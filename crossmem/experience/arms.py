@@ -81,9 +81,9 @@ class ExperienceArm(Arm):
         tokens = None if self.faithful else str(self.tokens)
         return {**super().describe(), "tokens": tokens, "skills": begins or None}
 
-    def memory(self, domain: Domain, keying: Keying, chance: str = "") -> MemoryBackend:
+    def memory(self, domain: Domain, keying: Keying, seed: str = "") -> MemoryBackend:
         """Return a memory of this arm that holds no attempt yet."""
-        return ExperienceMemory(self, domain, keying, chance)
+        return ExperienceMemory(self, domain, keying, seed)
 
 
 def row(component: Component, variant: Variant, governed: Governed = "none") -> ExperienceArm:

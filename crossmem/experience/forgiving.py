@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from crossmem.memory.arms import ARMS, Arm
 from crossmem.memory.entry import Entry, Key, canonical_json
-from crossmem.memory.memory import BudgetSet, Event, Memory, MemoryBackend
+from crossmem.memory.events import BudgetSet, Event
+from crossmem.memory.memory import Memory, MemoryBackend
 from crossmem.memory.policies import Action, Evict, Kind
 from crossmem.memory.store import Held, Store
 
@@ -168,8 +169,8 @@ class Forgiving(Memory):
         super().__init__(arm, domain, keying)
         self.store = FadingStore()
 
-    def _fold(self, event: Event) -> Iterator[Action]:
-        yield from super()._fold(event)
+    def _observe(self, event: Event) -> Iterator[Action]:
+        yield from super()._observe(event)
         if isinstance(event, BudgetSet):
             yield from rebuild(self.store)
 
@@ -177,7 +178,7 @@ class Forgiving(Memory):
 class ForgivingArm(Arm):
     """The row of an arm whose memory is `Forgiving`."""
 
-    def memory(self, domain: Domain, keying: Keying, chance: str = "") -> MemoryBackend:  # noqa: ARG002
+    def memory(self, domain: Domain, keying: Keying, seed: str = "") -> MemoryBackend:  # noqa: ARG002
         """Return an empty memory."""
         return Forgiving(self, domain, keying)
 

@@ -18,7 +18,6 @@ from crossmem.analysis import metrics
 from crossmem.analysis.prose import count
 from crossmem.experience import measures
 from crossmem.experience.arms import EXPERIENCE_ARMS
-from crossmem.experience.restart import restarted
 
 if TYPE_CHECKING:
     from crossmem.run.results import Run
@@ -124,32 +123,10 @@ def _no_store(_: Run) -> tuple[Answer, str]:
     return "not testable here", "program databases with pruning are not among the arms"
 
 
-def _restart(run: Run) -> tuple[Answer, str]:
-    """Answer from prompts: a scripted agent's attempts hang on the entries served alone.
-
-    A prompt with other entries costs an attempt at most where a first one would have passed; it is set
-    against the stale attempts of one drift.
-    """
-    lossy = [arm for arm in run.arms if arm in EXPERIENCE_ARMS and ".faithful" in arm]
-    total = restarted(run, arms=lossy).sum()
-    replicates = run.config["parameters"]["replicates"]
-    drifts = len(run.config["drift_events"]) or 1
-    stale = float(metrics.summary(run)["stale_attempts"][lossy].sum()) * replicates / drifts
-    differ = f"{total['entries differ']} of {total['prompts']}"
-    why = (
-        f"of {len(lossy)} faithful memories restarted in the middle, {differ} first prompts hold other "
-        f"entries and {total['reminders differ']} of {total['retries']} retries another reminder; a "
-        f"drift costs the same memories {count(stale, 'stale attempt')}"
-    )
-    if not run.scripted and total[["texts differ", "reminders differ"]].any():
-        return (
-            "not testable here",
-            f"{why}; what a model makes of another text takes a run that restarts",
-        )
-    return _verdict(0 < stale <= total["entries differ"]), why
+def _no_restart(_: Run) -> tuple[Answer, str]:
+    return "not testable here", "no arm restarts in mid-stream"
 
 
-_RESTARTED = ("cards.faithful", "rich.faithful")
 _BOTH = ("simple.faithful", "simple.faithful.A2", "cards.faithful", "cards.faithful.A2")
 HYPOTHESES = (
     Hypothesis(
@@ -173,7 +150,7 @@ HYPOTHESES = (
         ("rich.faithful.A2", "rich.fixed.A2", "cards.faithful.A2", "cards.fixed.A2"),
         _freshness,
     ),
-    Hypothesis("H4", "A lossy resume costs as much as one drift.", _RESTARTED, _restart),
+    Hypothesis("H4", "A lossy resume costs as much as one drift.", (), _no_restart),
     Hypothesis(
         "H5", "A frozen rank in the text alone lowers the accuracy of a small reader.", (), _no_reader
     ),

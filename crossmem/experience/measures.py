@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from crossmem.analysis import metrics
-from crossmem.contract import read_response
 from crossmem.experience.arms import EXPERIENCE_ARMS
 
 if TYPE_CHECKING:
-    from crossmem.run.records import Attempt, Event
+    from crossmem.run.records import Attempt, MemoryEvent
     from crossmem.run.results import Run
 
 
@@ -47,11 +46,8 @@ def evidence(run: Run) -> pd.DataFrame:
     re-stamped under another version than the one in force. `contradictions`: of the episodes that
     recalled anything, the share in which one key came with several values.
     """
-    episodes: dict[tuple[str, int, int], list[Attempt]] = {}
-    for attempt in run.results.attempts:
-        episodes.setdefault((attempt.arm, attempt.replicate, attempt.episode), []).append(attempt)
     found = pd.DataFrame(
-        [(arm, replicate, *_looked_at(made)) for (arm, replicate, _), made in episodes.items()],
+        [(each.row.arm, each.row.replicate, *_looked_at(each.attempts)) for each in run.episodes],
         columns=["arm", "replicate", "known", "outdated", "recalling", "contradicting"],
     )
     per = found.groupby(["arm", "replicate"]).sum()
@@ -68,23 +64,28 @@ def _looked_at(made: list[Attempt]) -> tuple[int, int, int, int]:
     """Return of one episode: entries of known currency, outdated ones, and two flags as 0 or 1."""
     live: dict[str, str] = {}
     for attempt in made:
-        if attempt.status is not None:
-            live.update(read_response(attempt.status, attempt.response).stamps)
+        live.update(attempt.stamps)
     recalled = made[0].recalled
-    known = [each for each in recalled if each["table"] in live]
-    outdated = sum(each["version"] != live[each["table"]] for each in known)
+    known = [(each.version, live[each.table]) for each in recalled if each.table and each.table in live]
+    outdated = sum(version != present for version, present in known)
     values: dict[str, set[str]] = {}
     for each in recalled:
-        values.setdefault(json.dumps(each["key"]), set()).add(json.dumps(each["value"]))
+        values.setdefault(json.dumps(each.key), set()).add(json.dumps(each.value))
     return len(known), outdated, int(bool(recalled)), int(any(len(v) > 1 for v in values.values()))
 
 
 def reported(run: Run) -> pd.DataFrame:
     """Return per arm what its memory reported: bytes written, context tokens, summaries."""
     records = [
-        {"arm": e.arm, "replicate": e.replicate, "episode": e.episode, **_said(e)}
-        for e in run.results.events
-        if e.kind in {"serve", "write"}
+        {
+            "arm": each.row.arm,
+            "replicate": each.row.replicate,
+            "episode": each.row.index,
+            **_said(event),
+        }
+        for each in run.episodes
+        for event in each.events
+        if event.kind in {"serve", "write"}
     ]
     names = ["written", "tokens", "cut", "calls", "hits", "stale_hits"]
     frame = pd.DataFrame(records, columns=["arm", "replicate", "episode", *names])
@@ -102,7 +103,7 @@ def reported(run: Run) -> pd.DataFrame:
     return _by_arm(run, shares)
 
 
-def _said(event: Event) -> dict[str, Any]:
+def _said(event: MemoryEvent) -> dict[str, Any]:
     if event.kind == "write":
         return {"written": event.value}
     return {**event.value, "cut": len(event.value["cut"])}

@@ -17,7 +17,8 @@ from crossmem.experience.skills import Skill, key_of
 from crossmem.experience.stores import Stores
 from crossmem.experience.summaries import summary_request
 from crossmem.memory.entry import Entry, Key, Rendered, canonical_json
-from crossmem.memory.memory import Event, Memory, Observation, SummaryRequest, SummaryWritten
+from crossmem.memory.events import Event, Observation, SummaryWritten
+from crossmem.memory.memory import Memory, SummaryRequest
 from crossmem.memory.policies import Action
 
 if TYPE_CHECKING:
@@ -37,10 +38,10 @@ class Held:
 class ExperienceMemory:
     """One experience arm's memory over one domain. The same events give the same state.
 
-    `chance` names the run of chance that parents are drawn from.
+    `seed` is what the draw of parents is seeded with.
     """
 
-    def __init__(self, arm: ExperienceArm, domain: Domain, keying: Keying, chance: str = "") -> None:
+    def __init__(self, arm: ExperienceArm, domain: Domain, keying: Keying, seed: str = "") -> None:
         self.arm = arm
         self.domain = domain
         self.keying = keying
@@ -57,7 +58,7 @@ class ExperienceMemory:
         self._tokens = 0
         """Put before the agent in this episode."""
         self._counted = (0, 0, 0)
-        self._serving = Serving(arm, domain, self.stores, self._current, chance)
+        self._serving = Serving(arm, domain, self.stores, self._current, seed)
         self._begin_with(arm.skills)
 
     @property
@@ -115,7 +116,7 @@ class ExperienceMemory:
 
     # -- fold --------------------------------------------------------------------------------------
 
-    def fold(self, event: Event) -> list[Action]:
+    def observe(self, event: Event) -> list[Action]:
         """Take in one event and return what was done about it."""
         match event:
             case SummaryWritten():
@@ -123,7 +124,7 @@ class ExperienceMemory:
             case Observation():
                 return self._observe(event)
             case _:
-                return self._ledger.fold(event)
+                return self._ledger.observe(event)
 
     def _take(self, written: SummaryWritten) -> Action:
         """Keep a summary, or that there is none."""
@@ -146,7 +147,7 @@ class ExperienceMemory:
         kept, used = self._summaries(served.context)
         actions = [_served_action(served, used)] if first or served.fitted.text else []
         self._prove(seen)
-        actions += self._ledger.fold(seen)
+        actions += self._ledger.observe(seen)
         self.stores.world.update(seen.response.stamps)
         fixes = self._suggested(seen)
         node = self._node(seen, served.context, fixes, first=first)

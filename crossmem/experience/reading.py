@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from crossmem import streams
 from crossmem.analysis import metrics
 from crossmem.errors import InputError
+from crossmem.experience.settings import arm_of
 from crossmem.memory.entry import Rendered
-from crossmem.run import history
+from crossmem.run.history import memory_before_prompt
 
 if TYPE_CHECKING:
     from crossmem.run.results import Run
@@ -57,7 +58,7 @@ def read(run: Run, *arms: str, episode: int | None = None) -> Texts:
     task = known[episode].task
     blocks = {}
     for arm in arms:
-        recalled = history.asked(run, arm, episode).recall(task)
+        recalled = memory_before_prompt(run, arm_of(run, arm), episode).recall(task)
         if not isinstance(recalled, Rendered):
             raise InputError(f"{arm} puts entries before the agent and has no words of its own")
         blocks[arm] = recalled.text

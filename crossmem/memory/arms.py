@@ -49,10 +49,10 @@ class Arm:
         """Whether the stream's byte budget is in force for it."""
         return self.signal == "budget"
 
-    def memory(self, domain: Domain, keying: Keying, chance: str = "") -> MemoryBackend:  # noqa: ARG002
+    def memory(self, domain: Domain, keying: Keying, seed: str = "") -> MemoryBackend:  # noqa: ARG002
         """Return an empty memory of this arm; a room with memories of another kind overrides it.
 
-        `chance` names the run of chance that a memory with any draws from; these have none.
+        `seed` is what a memory that draws is seeded with; these do not draw.
         """
         return Memory(self, domain, keying)
 

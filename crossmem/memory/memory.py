@@ -1,18 +1,23 @@
-"""A memory as a fold over events: the same events give the same state.
-
-It sees the task as the agent sees it, the requests sent and the responses received, and what its arm is
-told (see `arms.py`); never the stream, a snapshot's name or a success criterion.
-"""
+"""A memory as a fold over events: the same events give the same state."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
-from crossmem.contract import Json, Response, TableDiff
+from crossmem.contract import Json
 from crossmem.memory.entry import Entry
+from crossmem.memory.events import (
+    BudgetSet,
+    Carried,
+    DiffsHanded,
+    Event,
+    Observation,
+    Truth,
+    VersionsRead,
+)
 from crossmem.memory.policies import (
     Action,
     Bump,
@@ -27,78 +32,6 @@ from crossmem.memory.store import Held, Store
 if TYPE_CHECKING:
     from crossmem.domains.base import Domain, Keying, Task
     from crossmem.memory.arms import Arm
-
-
-@dataclass(frozen=True)
-class Carried:
-    """An entry whose value stood in a request, and whether the API refused its place there."""
-
-    entry: Entry
-    refused: bool
-
-
-@dataclass(frozen=True)
-class Observation:
-    """One attempt as a memory learns of it."""
-
-    task: Task
-    request: dict[str, Json]
-    response: Response
-    carried: Sequence[Carried] = ()
-
-
-@dataclass(frozen=True)
-class DiffsHanded:
-    """The structured changes of a reload, not yet exposed by any response."""
-
-    diffs: Sequence[TableDiff]
-
-
-@dataclass(frozen=True)
-class BudgetSet:
-    """The byte budget from now on; None = unlimited."""
-
-    bytes: int | None
-
-
-@dataclass(frozen=True)
-class VersionsRead:
-    """The version of every table, read from the API outside of any attempt."""
-
-    stamps: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Truth:
-    """What the live tables hold: table -> (version, rows). Told to the oracle alone."""
-
-    tables: Mapping[str, tuple[str, Mapping[str, Json]]]
-
-
-@dataclass(frozen=True)
-class SummaryWritten:
-    """What became of a commission about `about`: the fields written, or None and the `problem`.
-
-    `tokens` is what writing took, by the count of the model's provider.
-    """
-
-    about: str
-    fields: Mapping[str, Json] | None
-    problem: str | None = None
-    tokens: int = 0
-
-
-Event = Observation | DiffsHanded | BudgetSet | VersionsRead | Truth | SummaryWritten
-
-
-@dataclass(frozen=True)
-class SummaryRequest:
-    """A text that a memory wants written by the agent's model, as JSON of `schema`."""
-
-    about: str
-    instruction: str
-    material: str
-    schema: dict[str, Json]
 
 
 class Sizes(Protocol):
@@ -131,6 +64,24 @@ class MemoryBackend(Protocol):
     def recall(self, task: Task) -> tuple[Entry, ...]:
         """Return what to put before the agent; reads only. Of a place's entries the last leads."""
 
+    def observe(self, event: Event) -> list[Action]:
+        """Take in one event and return what was done about it."""
+
+
+@dataclass(frozen=True)
+class SummaryRequest:
+    """A text that a memory wants written by the agent's model, as JSON of `schema`."""
+
+    about: str
+    instruction: str
+    material: str
+    schema: dict[str, Json]
+
+
+@runtime_checkable
+class NarrativeMemory(MemoryBackend, Protocol):
+    """A memory that works with words beside entries: what the harness asks of such memories only."""
+
     def remind(self, task: Task) -> str:
         """Return what to put before the agent after a refusal, empty for nothing; reads only."""
 
@@ -139,9 +90,6 @@ class MemoryBackend(Protocol):
 
         With the scripted agent nothing is written: a memory must do without.
         """
-
-    def fold(self, event: Event) -> list[Action]:
-        """Take in one event and return what was done about it."""
 
 
 class Memory:
@@ -167,37 +115,29 @@ class Memory:
             for held in self.store.at(key)
         )
 
-    def remind(self, task: Task) -> str:  # noqa: ARG002
-        """Return nothing: its entries were all put before the agent at the start."""
-        return ""
-
-    def summary_requests(self, task: Task) -> Sequence[SummaryRequest]:  # noqa: ARG002
-        """Return none: an entry is kept as the server worded it."""
-        return ()
-
-    def fold(self, event: Event) -> list[Action]:
+    def observe(self, event: Event) -> list[Action]:
         """Take in one event and return what was done about it."""
-        return list(self._fold(event))
+        return list(self._observe(event))
 
-    def _fold(self, event: Event) -> Iterator[Action]:
+    def _observe(self, event: Event) -> Iterator[Action]:
         match event:
             case Observation():
-                yield from self._observe(event)
-            case DiffsHanded(diffs):
+                yield from self._learn(event)
+            case DiffsHanded(diffs=diffs):
                 for diff in diffs:
                     self.store.diffs.setdefault(diff.table, []).append(diff)
-            case BudgetSet(limit):
+            case BudgetSet(bytes=limit):
                 self.store.budget = limit
                 yield from self.evict(self.store)
-            case VersionsRead(stamps):
+            case VersionsRead(stamps=stamps):
                 yield from self._check_stamps(stamps, ())
-            case Truth(tables):
+            case Truth(tables=tables):
                 for table, (version, rows) in tables.items():
                     holds = partial(self.domain.holds, rows=rows)
                     yield from drop_untrue(self.store, table, version, holds)
                     yield from self._check_stamps({table: version}, ())
 
-    def _observe(self, seen: Observation) -> Iterator[Action]:
+    def _learn(self, seen: Observation) -> Iterator[Action]:
         """Invalidate first, then count uses, then learn."""
         good = [held for held in map(self._held, seen.carried) if held]
         yield from self._check_stamps(seen.response.stamps, good)

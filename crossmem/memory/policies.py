@@ -251,15 +251,15 @@ def _gap(chain: Sequence[TableDiff], bump: Bump) -> str | None:
     return None
 
 
-def _rows(chain: Sequence[TableDiff]) -> set[str | None]:
-    """Return the rows or categories that a chain speaks of, and None for entries without a row."""
-    rows: set[str | None] = {None}
+def _rows(chain: Sequence[TableDiff]) -> dict[str | None, None]:
+    """Return the rows or categories that a chain speaks of, in order; None: entries without one."""
+    rows: dict[str | None, None] = {None: None}
     for change in chain:
         match change.diff:
             case ListDiff(added=added, removed=removed):
-                rows.update(added, removed)
+                rows |= dict.fromkeys([*added, *removed])
             case DictDiff(added=keys, removed=gone, changed=changed):
-                rows.update(keys, gone, changed)
+                rows |= dict.fromkeys([*keys, *gone, *changed])
     return rows
 
 

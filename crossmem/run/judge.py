@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from crossmem.domains.base import PROVISIONED
-from crossmem.run.records import Attempt, CarriedRecord
+from crossmem.run.records import Attempt, CarriedEntry, FailedBy, Verdict
 
 if TYPE_CHECKING:
     from crossmem.contract import Response
     from crossmem.domains.base import Body, Domain, Task
     from crossmem.memory.entry import Entry
     from crossmem.run.table_files import Table
-
-Verdict = Literal["good", "stale", "poisoned", "outdated"]
 
 
 def carried(
@@ -24,15 +22,11 @@ def carried(
     task: Task,
     request: Body,
     response: Response,
-) -> list[CarriedRecord]:
+) -> list[CarriedEntry]:
     """Judge every recalled entry that stood in `request` against the `live` tables."""
     return [
-        CarriedRecord(
-            key=list(entry.key),
-            table=entry.table,
-            row=entry.row,
-            value=entry.value,
-            version=entry.version,
+        CarriedEntry.model_construct(
+            entry=entry,
             refused=response.refuses(pointers),
             verdict=_verdict(domain, live.get(entry.table or ""), entry, pointers, response),
         )
@@ -76,7 +70,7 @@ def succeeded(domain: Domain, criterion: Mapping[str, Any], task: Task, last: At
     return _accepted(last) and domain.intent_kept(criterion, last.request or {})
 
 
-def failed_by(last: Attempt) -> Literal["agent", "provider", "api", "declined"]:
+def failed_by(last: Attempt) -> FailedBy:
     """Return whose failure an unsuccessful episode is."""
     if last.failed_by:
         return last.failed_by

@@ -1,66 +1,208 @@
-"""The durable record a run leaves as it goes: one file per arm and replicate, one line per episode.
+"""The log of a run, one append-only file: its config, a line per episode, a last line when it ended.
 
-A line is its CRC-32 in hex, a space, and JSON; the first line is a header that says what the journal
-belongs to. An episode is appended whole and synced once. A torn last line, left by a killed process, is
-cut on opening; damage before the last line is an error, since what follows it cannot be trusted.
+Each line is one JSON object. The first holds the schema and the config; an episode's carries the CRC-32
+of its record; `resumed` adds the evidence of one more preflight; `ended` closes the log. Promises: an
+episode is on disk, synced, when `append` returns; a kill at any point costs at most the line being
+written, which a resume cuts; whatever else is damaged is an error that names the line.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import zlib
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from pydantic import ValidationError
 
-from crossmem.errors import CrossmemError
+from crossmem.errors import CrossmemError, InputError
 from crossmem.run.records import EpisodeRecord
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import TracebackType
 
+SCHEMA = 2
+GRADING = 1
+"""Raised when the judgement of an attempt changes, so that older figures are not compared unawares."""
 
-class JournalError(CrossmemError):
-    """A journal that is damaged or belongs to another run."""
+_CHECKED = b'{"crc32":"%08x","episode":%s}\n'
+_TEXT_STARTS = len(_CHECKED % (0, b"")) - len(b"}\n")
 
 
-class Journal:
-    """An open journal. `records` are the episodes it held when opened, in order, from index 0."""
+class LogError(CrossmemError):
+    """A log that is damaged; no resume can go on from it."""
 
-    def __init__(self, path: Path, header: dict[str, Any]) -> None:
-        """Open `path` for appending, made with `header` if it is missing or holds nothing whole.
 
-        Raises JournalError where it is damaged, has another header, or skips an episode.
-        """
-        lines, size = _read(path) if path.exists() else ([], 0)
-        if lines and lines[0] != header:
-            raise JournalError(f"{path} belongs to another run: {_difference(lines[0], header)}")
-        self.records = [_record(path, line) for line in lines[1:]]
-        if [record.index for record in self.records] != list(range(len(self.records))):
-            raise JournalError(f"{path} skips or repeats an episode")
-        self._file = path.open("ab")
+@dataclass
+class LogContent:
+    """What a log holds. `size` counts the bytes of its whole lines; a torn tail lies behind them."""
+
+    config: dict[str, Any]
+    episodes: list[EpisodeRecord] = field(default_factory=list)
+    ended: str | None = None
+    size: int = 0
+
+
+def read_log(path: Path) -> LogContent:
+    """Read a log whole.
+
+    Raises InputError where there is no such file, or it is no log of this schema and grading, and
+    LogError where a line other than a torn last one is damaged.
+    """
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except OSError as error:
+        raise InputError(f"results: cannot read {path}: {error.strerror}") from None
+    content = LogContent(_config(path, lines[0] if lines else b""))
+    content.size = len(lines[0])
+    for number, line in enumerate(lines[1:], start=2):
         try:
-            self._file.truncate(size)
-            if not lines:
-                self._append(header)
-        except OSError:
-            self._file.close()
+            _take(content, line)
+        except ValueError as error:
+            if number == len(lines) and not line.endswith(b"\n"):
+                break  # the line that a killed process was writing
+            raise LogError(
+                f"results: {path} is damaged in line {number} of {len(lines)}: {error}"
+            ) from None
+        content.size += len(line)
+    return content
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read the first line of a log, its config; raises InputError as `read_log` does."""
+    try:
+        with path.open("rb") as file:
+            return _config(path, file.readline())
+    except OSError as error:
+        raise InputError(f"results: cannot read {path}: {error.strerror}") from None
+
+
+def has_ended(path: Path) -> bool:
+    """Tell whether a log has its last line."""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+        last = file.read().splitlines(keepends=True)[-1:]
+    return bool(last) and last[0].startswith(b'{"ended":') and last[0].endswith(b"\n")
+
+
+def _config(path: Path, line: bytes) -> dict[str, Any]:
+    older = path.suffix == ".json"
+    try:
+        head = json.loads(line)
+        found = head.get("schema"), head.get("grading")
+    except (ValueError, AttributeError):
+        if not older:
+            raise InputError(f"results: {path} does not begin with the config of a run") from None
+        head, found = {}, (None, None)
+    if older or found[0] != SCHEMA:
+        raise InputError(
+            f"results: {path} has schema {found[0]!r}; this version reads schema {SCHEMA}, in "
+            "which a run is one log (.jsonl). Run it anew: its numbers are the same"
+        )
+    if found[1] != GRADING:
+        raise InputError(f"results: {path} has grading {found[1]!r}; this version reads {GRADING}")
+    config: dict[str, Any] = head["config"]
+    return config
+
+
+def _take(content: LogContent, line: bytes) -> None:
+    """Add one line to what was read; raises ValueError where it is damaged."""
+    if line.startswith(b'{"crc32":'):
+        text = line[_TEXT_STARTS:-2]
+        if line != _CHECKED % (zlib.crc32(text), text):
+            raise ValueError("its checksum does not hold")
+        try:
+            content.episodes.append(EpisodeRecord.model_validate_json(text))
+        except ValidationError as error:
+            where = ".".join(map(str, error.errors()[0]["loc"]))
+            raise ValueError(f"it is no episode: {where}") from None
+        return
+    if not line.endswith(b"\n"):
+        raise ValueError("it has no end")
+    match json.loads(line):
+        case {"resumed": str(), "preflight": list(probes)}:
+            content.config["preflight"] = [*content.config.get("preflight", []), *probes]
+        case {"ended": str(ended)}:
+            content.ended = ended
+        case _:
+            raise ValueError("it is neither an episode nor a mark of the run")
+
+
+class RunLog:
+    """A log open for appending, by one process; its arms share it. `content` is what it held.
+
+    Made by `create` or `resume`.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO, content: LogContent) -> None:
+        self.path = path
+        self.content = content
+        self._file = file
+        self._writing = Lock()
+
+    @classmethod
+    def create(cls, folder: Path, stem: str, config: dict[str, Any]) -> Self:
+        """Begin a log called `stem` in `folder`; of two begun at once the later gets a number."""
+        for name in (stem if number == 0 else f"{stem}-{number}" for number in count()):
+            try:
+                file = (folder / f"{name}.jsonl").open("xb")
+            except FileExistsError:
+                continue
+            break
+        log = cls(Path(file.name), file, LogContent(config))
+        fcntl.flock(file, fcntl.LOCK_EX)
+        log._write({"schema": SCHEMA, "grading": GRADING, "config": config})
+        return log
+
+    @classmethod
+    def resume(cls, path: Path) -> Self:
+        """Go on with a log: cut a torn tail and append.
+
+        Raises InputError where another process is writing it, LogError where it is damaged.
+        """
+        file = path.open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            content = read_log(path)
+            file.truncate(content.size)
+        except BlockingIOError:
+            file.close()
+            raise InputError(f"the run in {path} is still going on in another process") from None
+        except BaseException:
+            file.close()
             raise
+        return cls(path, file, content)
 
     def append(self, record: EpisodeRecord) -> None:
-        """Add one episode; on return it is on disk."""
-        self._append(record.model_dump())
+        """Add one episode; on return it is on disk. May be called by several threads."""
+        text = record.model_dump_json().encode()
+        self._put(_CHECKED % (zlib.crc32(text), text))
 
-    def _append(self, content: dict[str, Any]) -> None:
-        self._file.write(_line(content))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+    def note_resumed(self, when: str, preflight: list[dict[str, Any]]) -> None:
+        """Add the evidence of the preflight that a resume made."""
+        self._write({"resumed": when, "preflight": preflight})
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+    def end(self, when: str) -> None:
+        """Close the log for good: what it lacks this line, it is unfinished."""
+        self._write({"ended": when})
+
+    def _write(self, content: dict[str, Any]) -> None:
+        self._put(
+            json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+            + b"\n"
+        )
+
+    def _put(self, line: bytes) -> None:
+        with self._writing:
+            self._file.write(line)
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def __enter__(self) -> Self:
         return self
@@ -71,47 +213,9 @@ class Journal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self._file.close()
 
 
-def _line(content: dict[str, Any]) -> bytes:
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
-    return b"%08x %s\n" % (zlib.crc32(text), text)
-
-
-def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Return the lines of a journal that are whole, and how many bytes these are."""
-    found: list[dict[str, Any]] = []
-    size = 0
-    raw = path.read_bytes().splitlines(keepends=True)
-    for number, line in enumerate(raw, start=1):
-        content = _checked(line)
-        if content is None:
-            if number < len(raw):
-                raise JournalError(f"{path} is damaged in line {number} of {len(raw)}")
-            break
-        found.append(content)
-        size += len(line)
-    return found, size
-
-
-def _checked(line: bytes) -> dict[str, Any] | None:
-    """Return the content of a line, None where it is torn or altered."""
-    checksum, _, text = line.rstrip(b"\n").partition(b" ")
-    if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(text):
-        return None
-    content: dict[str, Any] = json.loads(text)
-    return content
-
-
-def _record(path: Path, content: dict[str, Any]) -> EpisodeRecord:
-    try:
-        return EpisodeRecord.model_validate(content)
-    except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"]))
-        raise JournalError(f"{path} holds a record of another schema: {where}") from None
-
-
-def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
-    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
-    return "; ".join(f"{name} was {old.get(name)!r}, is {new.get(name)!r}" for name in names)
+def logs(folder: Path) -> Iterator[Path]:
+    """Yield the logs in `folder`, the newest first."""
+    yield from sorted(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns, reverse=True)

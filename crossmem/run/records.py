@@ -1,10 +1,17 @@
-"""What a run leaves per episode: its row, the memory's actions, the attempts. No files here."""
+"""What a run leaves per episode: its row, the memory's actions, its attempts. No files here."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from crossmem.contract import Json, Response, Suggestion
+from crossmem.memory.entry import Entry
+from crossmem.memory.events import Signal
+
+Verdict = Literal["good", "stale", "poisoned", "outdated"]
+FailedBy = Literal["agent", "provider", "api", "declined"]
 
 
 class _Record(BaseModel):
@@ -15,7 +22,7 @@ class Row(_Record):
     """One episode of one arm and replicate. Tokens of all its attempts; sizes after its last one.
 
     `first_try`, `stale_attempt`, `outdated_use`, `poisoned` and `cold_retry` judge the first attempt.
-    `half` is the row or category of the drifting table that the task depends on, if any.
+    `drift_row` is the row or category of the drifting table that the task depends on, if any.
     `recalled` counts the entries put before the agent. Where an episode failed, `error` says why and
     `failed_by` whose failure it is: the agent's, the model provider's, the API's, or a card's.
     """
@@ -47,15 +54,12 @@ class Row(_Record):
     budget: int | None
     latency_s: float
     error: str | None = None
-    failed_by: Literal["agent", "provider", "api", "declined"] | None = None
+    failed_by: FailedBy | None = None
 
 
-class Event(_Record):
+class MemoryEvent(_Record):
     """One action of a memory. `attempt` is 0 for what happened before the first request."""
 
-    arm: str
-    replicate: int
-    episode: int
     attempt: int
     kind: str
     table: str | None
@@ -66,49 +70,49 @@ class Event(_Record):
     why: str
 
 
-class CarriedRecord(_Record):
+class CarriedEntry(_Record):
     """An entry that stood in a request, and what the harness found it to be worth there."""
 
-    key: list[str]
-    table: str | None
-    row: str | None
-    value: Any
-    version: str | None
+    entry: Entry
     refused: bool
-    verdict: Literal["good", "stale", "poisoned", "outdated"]
+    verdict: Verdict
 
 
 class Attempt(_Record):
-    """One request: what was recalled (listed with the first) and sent, and what came back.
+    """One request: what was recalled (listed with the first) and sent, and what came back as read.
 
-    `evidence` is what the model's provider said of its answer; None with the scripted agent. `told` is
-    what the memory was told since the attempt before (see `memory/arms.py`), in order: together with
-    the attempts it is all that a memory is made of.
+    `signals` is what the memory was given since the attempt before, in order: together with the
+    attempts it is all that a memory is made of. `evidence` is what the model's provider said of its
+    answer; None with the scripted agent.
     """
 
-    arm: str
-    replicate: int
-    episode: int
     attempt: int
     request: dict[str, Any] | None
     status: int | None
     response: dict[str, Any] | None
-    recalled: list[dict[str, Any]]
-    carried: list[CarriedRecord]
+    stamps: dict[str, str]
+    suggestions: tuple[Suggestion, ...]
+    recalled: list[Entry]
+    carried: list[CarriedEntry]
     error: str | None = None
     failed_by: Literal["provider", "api"] | None = None
     evidence: dict[str, str | None] | None = None
-    told: list[dict[str, Any]] = Field(default_factory=list)
+    signals: list[Signal] = Field(default_factory=list)
+
+    def read(self) -> Response | None:
+        """Return the response as it was read when it came, None where none did."""
+        if self.status is None:
+            return None
+        return Response(self.status, self.response, self.suggestions, self.stamps)
 
 
 class EpisodeRecord(_Record):
-    """All that one episode leaves; a journal holds one per line, so it is there whole or not at all.
+    """All that one episode leaves; the log holds one per line, so it is there whole or not at all.
 
     `input` is the task's Input Data where the harness provisioned a part of it.
     """
 
-    index: int
-    input: dict[str, Any] | None = None
-    attempts: list[Attempt]
-    events: list[Event]
     row: Row
+    input: dict[str, Json] | None = None
+    events: list[MemoryEvent]
+    attempts: list[Attempt]

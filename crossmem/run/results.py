@@ -1,53 +1,37 @@
-"""Results files: read, checked, written whole, and held as pandas frames by a `Run`."""
+"""A finished run as analysis reads it: its config, its episodes, and these as pandas frames."""
 
 from __future__ import annotations
 
-import json
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing import TYPE_CHECKING, Any
 
 from crossmem import paths
-from crossmem.errors import InputError
-from crossmem.run.records import Attempt, Event, Row
+from crossmem.errors import InputError, unknown
+from crossmem.run.log import LogError, has_ended, logs, read_config, read_log
+from crossmem.run.records import Attempt, MemoryEvent, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
     import pandas as pd
+    from pydantic import BaseModel
 
-SCHEMA: Literal[1] = 1
-GRADING: Literal[1] = 1
-"""Bumped when the judgement of an attempt changes, so that older figures are not compared unawares."""
-
-
-class Results(BaseModel):
-    """The content of a results file."""
-
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-
-    schema_version: Literal[1] = Field(SCHEMA, alias="schema")
-    grading: Literal[1] = GRADING
-    config: dict[str, Any]
-    rows: list[Row]
-    events: list[Event]
-    attempts: list[Attempt]
+    from crossmem.run.records import EpisodeRecord
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its config and, as frames, its rows, memory events and attempts."""
+    """A finished run. `episodes` are in order of arm, replicate and index."""
 
     path: Path
-    results: Results
+    config: dict[str, Any]
+    episodes: list[EpisodeRecord]
 
-    @property
-    def config(self) -> dict[str, Any]:
-        """Every parameter and circumstance of the run."""
-        return self.results.config
+    def __repr__(self) -> str:
+        return f"<Run {self.path.name}: {len(self.episodes)} episodes of {', '.join(self.arms)}>"
 
     @property
     def scripted(self) -> bool:
@@ -62,59 +46,73 @@ class Run:
     @property
     def length(self) -> int:
         """How many episodes the stream has."""
-        return len({row.index for row in self.results.rows})
+        return len({each.row.index for each in self.episodes})
+
+    @cached_property
+    def _by_arm(self) -> dict[tuple[str, int], list[EpisodeRecord]]:
+        found: dict[tuple[str, int], list[EpisodeRecord]] = {}
+        for each in self.episodes:
+            found.setdefault((each.row.arm, each.row.replicate), []).append(each)
+        return found
+
+    def of(self, arm: str, replicate: int = 0) -> list[EpisodeRecord]:
+        """Return the episodes of an arm and replicate, in order; raises InputError for one it lacks."""
+        if arm not in self.arms:
+            raise unknown("arm", arm, self.arms)
+        if (arm, replicate) not in self._by_arm:
+            number = self.config["parameters"]["replicates"]
+            raise InputError(f"replicate {replicate}: the run has {number}, counted from 0")
+        return self._by_arm[arm, replicate]
 
     @cached_property
     def rows(self) -> pd.DataFrame:
         """One row per arm, replicate and episode."""
-        return _frame(self.results.rows, Row)
+        return _frame((each.row.model_dump() for each in self.episodes), Row)
 
     @cached_property
     def events(self) -> pd.DataFrame:
         """One row per action of a memory."""
-        return _frame(self.results.events, Event)
+        return _frame(self._parts("events"), MemoryEvent, _PLACE)
 
     @cached_property
     def attempts(self) -> pd.DataFrame:
         """One row per request; requests and responses are nested objects."""
-        return _frame(self.results.attempts, Attempt)
+        return _frame(self._parts("attempts"), Attempt, _PLACE)
+
+    def _parts(self, name: str) -> Iterable[dict[str, Any]]:
+        for each in self.episodes:
+            place = dict(zip(_PLACE, (each.row.arm, each.row.replicate, each.row.index), strict=True))
+            for part in getattr(each, name):
+                yield {**place, **part.model_dump()}
 
 
-def _frame(records: Sequence[BaseModel], kind: type[BaseModel]) -> pd.DataFrame:
+_PLACE = ("arm", "replicate", "episode")
+
+
+def _frame(
+    records: Iterable[dict[str, Any]], kind: type[BaseModel], place: tuple[str, ...] = ()
+) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.DataFrame([record.model_dump() for record in records], columns=list(kind.model_fields))
+    return pd.DataFrame(list(records), columns=[*place, *kind.model_fields])
 
 
-def save(results: Results, path: Path, drafts: Path | None = None) -> Run:
-    """Write `results` to `path`, whole or not at all. See `paths.whole`."""
-    with paths.whole(path, drafts) as draft, draft.open("w", encoding="utf-8") as file:
-        # dumps encodes in C, dump in Python
-        file.write(json.dumps(results.model_dump(by_alias=True), ensure_ascii=False, allow_nan=False))
-        file.write("\n")
-    return Run(path, results)
+def load(path: str | Path) -> Run:
+    """Read the results file of a finished run.
 
-
-def load(path: Path) -> Run:
-    """Read a results file.
-
-    Raises InputError where it is missing, truncated, or of another schema or grading.
+    Raises InputError where it is missing, unfinished or of another schema, and LogError where a line is
+    damaged.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"results: cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(f"results: {path} is no whole JSON file ({error}); is it truncated?") from None
-    found = content.get("schema") if isinstance(content, dict) else None
-    if found != SCHEMA:
-        raise InputError(f"results: {path} has schema {found!r}; this version reads schema {SCHEMA}")
-    try:
-        return Run(path, Results.model_validate(content))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InputError(f"results: {path} is no results file: {where}: {first['msg']}") from None
+    path = paths.given(str(path))
+    content = read_log(path)
+    if content.ended is None:
+        raise InputError(f"results: {path} is unfinished; the same run with resume completes it")
+    config = {**content.config, "ended": content.ended}
+    order = {arm["name"]: number for number, arm in enumerate(config["arms"])}
+    episodes = sorted(
+        content.episodes, key=lambda each: (order[each.row.arm], each.row.replicate, each.row.index)
+    )
+    return Run(path, config, episodes)
 
 
 def find(wanted: str, phase: str | None = None, stream: str | None = None) -> Run:
@@ -126,26 +124,33 @@ def find(wanted: str, phase: str | None = None, stream: str | None = None) -> Ru
     if wanted == "latest":
         return _latest(phase, stream)
     folder = paths.results()
-    places = [paths.given(wanted), folder / wanted, folder / f"{wanted}.json"]
+    places = [paths.given(wanted), folder / wanted, folder / f"{wanted}.jsonl"]
     run = load(next((path for path in places if path.is_file()), places[0]))
-    if not _fits(run, phase, stream):
+    if not _fits(run.config, phase, stream):
         of = f"{run.config.get('phase')} on stream {run.config.get('stream')}"
         raise InputError(f"results: {run.path} is of {of}, not of {phase} on stream {stream}")
     return run
 
 
-def _latest(phase: str | None, stream: str | None) -> Run:
-    files = paths.results().glob("*.json")
-    for path in sorted(files, key=lambda each: each.stat().st_mtime_ns, reverse=True):
+def finished(folder: Path) -> Iterable[tuple[Path, dict[str, Any]]]:
+    """Yield path and config of every finished run in `folder`, the newest first."""
+    for path in logs(folder):
         try:
-            run = load(path)
+            config = read_config(path)
         except InputError:
-            continue  # some other file there must not hide the newest good one
-        if _fits(run, phase, stream):
-            return run
+            continue
+        if has_ended(path):
+            yield path, config
+
+
+def _latest(phase: str | None, stream: str | None) -> Run:
+    for path, config in finished(paths.results()):
+        if _fits(config, phase, stream):
+            with suppress(LogError):  # a damaged one must not hide the newest good one
+                return load(path)
     of = f" of {phase} on stream {stream}" if phase else ""
     raise InputError(f"results: no results file{of} in {paths.results()}")
 
 
-def _fits(run: Run, phase: str | None, stream: str | None) -> bool:
-    return phase in {None, run.config.get("phase")} and stream in {None, run.config.get("stream")}
+def _fits(config: dict[str, Any], phase: str | None, stream: str | None) -> bool:
+    return phase in {None, config.get("phase")} and stream in {None, config.get("stream")}

@@ -1,6 +1,6 @@
 """The table files under a server: swap one for a snapshot, have it reloaded, read what is live.
 
-A `World` works on a private copy of the tables that belongs to one server; the files it was copied
+A `TableFiles` works on a private copy of the tables that belongs to one server; the files it was copied
 from are never written.
 """
 
@@ -92,7 +92,7 @@ def no_companions(_: Mapping[str, Mapping[str, Json]]) -> Mapping[str, Mapping[s
     return {}
 
 
-class World:
+class TableFiles:
     """The tables behind one server; `live` is what the server has in force since the last reload.
 
     `companions` names the rows of tables that must change with a drifting one (`Domain.companions`);
@@ -157,13 +157,13 @@ class World:
             self.live[name] = table
 
 
-def private_copy(source: Path, folder: Path, companions: Companions = no_companions) -> World:
+def private_copy(source: Path, folder: Path, companions: Companions = no_companions) -> TableFiles:
     """Copy the tables of `source` with their snapshots into `folder`, which must not exist."""
     shutil.copytree(source, folder)
     names = sorted(path.stem for path in folder.glob("*.json"))
     if not names:
         raise InputError(f"{source} holds no table files")
-    return World(Layout(folder), names, companions)
+    return TableFiles(Layout(folder), names, companions)
 
 
 def difference(old: Table, new: Table) -> TableDiff:

@@ -19,7 +19,7 @@ from crossmem.api.stripe_access import KEY_VARIABLE
 from crossmem.client import ApiClient
 from crossmem.domains import domain
 from crossmem.errors import CrossmemError, InputError
-from crossmem.run.table_files import World
+from crossmem.run.table_files import TableFiles
 from crossmem.upstream import process, tree
 from crossmem.upstream.profile import NAME, Profile, load
 
@@ -63,10 +63,14 @@ class Checkout:
             "warnings": self.warnings,
         }
 
+    def at_once(self, wanted: int, limit: int) -> int:
+        """Return how many of the `wanted` can run at once: each has a process of its own."""
+        return 1 if self.profile.server.port else min(wanted, limit)
+
     @contextmanager
-    def world(
+    def serve(
         self, copy: Path, log: Path, stop: Event | None = None
-    ) -> Iterator[tuple[ApiClient, World]]:
+    ) -> Iterator[tuple[ApiClient, TableFiles]]:
         """Copy the tree to `copy`, which must not exist, serve it; yield a client and its tables.
 
         Raises CrossmemError where the tree has changed since the run began.
@@ -74,7 +78,7 @@ class Checkout:
         tree.copy(self.path, self.files, copy)
         if tree.digest(copy, self.files) != self.digest:
             raise CrossmemError(f"{self.path} has changed since the run began")
-        world = World(
+        world = TableFiles(
             self.profile.tables.layout(copy), table_names(self.domain), domain(self.domain).companions
         )
         acme = self.domain == "acme"
@@ -99,7 +103,7 @@ class _Watched(ApiClient):
     The app then reads other files than the profile names, or its reload none: nothing would drift.
     """
 
-    world: World = field(kw_only=True, repr=False)
+    world: TableFiles = field(kw_only=True, repr=False)
 
     def submit(
         self, endpoint: str, request: Body, headers: Mapping[str, str] | None = None

@@ -23,8 +23,8 @@ import httpx
 
 from crossmem import paths
 from crossmem.agents.retry import StoppedError
-from crossmem.client import ServerGoneError
-from crossmem.errors import CrossmemError, InputError
+from crossmem.client import NotServedError, ServerGoneError
+from crossmem.errors import InputError
 
 if TYPE_CHECKING:
     from crossmem.upstream.profile import Server
@@ -34,10 +34,6 @@ END_S = 3.0
 _SHOWN_LINES = 15
 _SECRET_NAME = re.compile(r"_(API_KEY|AUTH_TOKEN|SECRET_KEY)$")
 _LIVE_STRIPE_KEY = re.compile(r"(sk|rk)_live_")
-
-
-class NotServedError(CrossmemError):
-    """The app of a checkout does not start."""
 
 
 @dataclass(frozen=True)

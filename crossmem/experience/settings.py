@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from crossmem import paths, streams
+from crossmem import paths
 from crossmem.domains import domain
 from crossmem.errors import InputError, unknown
 from crossmem.experience.arms import COMPONENTS, GOVERNED, TABLE, VARIANTS, ExperienceArm
 from crossmem.experience.rendering import TOKENS
 from crossmem.experience.skills import Skill, as_skill, key_of, read_skills
 from crossmem.memory.arms import Arm, arms
-from crossmem.settings import Parameters
+from crossmem.settings import RunSettings
+from crossmem.streams import Stream
+
+if TYPE_CHECKING:
+    from crossmem.run.results import Run
 
 
-class Experience(Parameters):
+class ExperienceSettings(RunSettings):
     """Experience memories beside the core's arms, on one stream.
 
     `arms` names arms of the table, or components (`simple`, `cards`, `rich`, `skills` and so on): each
@@ -29,16 +33,27 @@ class Experience(Parameters):
     folder of skill files that the arms of that component begin with.
     """
 
-    phase: ClassVar[str] = "experience"
+    notebook: ClassVar[str] = "experience"
     with_oracle: ClassVar[bool] = True
 
     stream: Literal["experience_m1", "phase3_m1", "phase2_v4", "rollback", "acme_m1"] = "experience_m1"
+    """or phase3_m1, phase2_v4, rollback, acme_m1"""
     arms: str = "A0,A1,A2,A2D,A3,A3C,LWG,simple,ancestral,sibling,cards,rich,skills"
+    """or single arms"""
     variant: str = "faithful,fixed"
+    """of the components"""
     governed: str = "none,A2,A2D"
+    """of the components"""
     context_tokens: int = Field(TOKENS, ge=0)
+    """budget of the fixed variants, per episode"""
     skills: str = ""
+    """folder of skill files that the skills arms begin with"""
     keying: Literal["task"] = "task"
+    """the only one here"""
+    budget: str = ""
+    """byte budget of A3 and A3C, e.g. 6:420,14:none; empty: as the stream has it"""
+    seed: int = 0
+    """of the parents that memories draw; the scripted agent itself does not vary"""
 
     _read: tuple[Skill, ...] | None = None
 
@@ -57,12 +72,12 @@ class Experience(Parameters):
     def _known_governance(cls, value: str) -> str:
         return _all_of("governance", value, GOVERNED)
 
-    def chosen(self) -> list[Arm]:
+    def chosen_arms(self) -> list[Arm]:
         """Return the arms to replay, components expanded. Raises InputError where one comes twice."""
         names = [name for each in _names(self.arms) for name in self._expanded(each)]
         return [self._set_up(arm) for arm in arms(names, TABLE)]
 
-    def material(self) -> dict[str, Any]:
+    def arm_inputs(self) -> dict[str, Any]:
         """Return the skills, as they were read when the parameters were first used."""
         return {"skills": [asdict(skill) for skill in self._skill_files()]}
 
@@ -93,18 +108,13 @@ class Experience(Parameters):
         """The stream asked for."""
         return self.stream
 
-    def check(self) -> None:
-        """Raise InputError where arms repeat or skills serve nothing, besides what holds everywhere."""
-        chosen = self.chosen()
-        super().check()
-        if self.skills and not self.results:
-            self._check_skills(chosen)
-
-    def _check_skills(self, chosen: Sequence[Arm]) -> None:
+    def check_inputs(self, stream: Stream) -> None:
         """Raise InputError where no skill will ever be read; warn of those whose key no task has."""
+        chosen = self.chosen_arms()
+        if not self.skills:
+            return
         if not any(map(_of_skills, chosen)):
             raise InputError(f"skills {self.skills!r}: none of the arms is of the component skills")
-        stream = streams.load(self.stream_name)
         what = domain(stream.domain)
         met = {key_of(key) for episode in stream.episodes for key in what.keys(episode.task)}
         given = [skill.key for skill in self._skill_files()]
@@ -115,6 +125,16 @@ class Experience(Parameters):
         if missed:
             text = f"skills {self.skills!r}: no task of {stream.name} has the key {', '.join(missed)}"
             warnings.warn(text, stacklevel=2)
+
+
+def arm_of(run: Run, name: str) -> Arm:
+    """Return the arm called `name` as a run had it; raises InputError for one that the run lacks."""
+    settings = ExperienceSettings.model_validate(run.config["parameters"])
+    settings.restore(run.config["arm_inputs"])
+    known = {arm.name: arm for arm in settings.arms_to_run()}
+    if name not in known:
+        raise unknown("arm", name, known)
+    return known[name]
 
 
 def _of_skills(arm: Arm) -> bool:
