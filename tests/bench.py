@@ -35,7 +35,8 @@ from crossmem.domains import domain
 from crossmem.domains.base import Task
 from crossmem.memory.arms import ARMS
 from crossmem.memory.entry import Entry
-from crossmem.memory.memory import BudgetSet, Carried, Memory, Observation
+from crossmem.memory.events import BudgetSet, Carried, Observation
+from crossmem.memory.memory import Memory
 from crossmem.report.execute import execute
 from crossmem.run.log import Journal
 from crossmem.run.table_files import private_copy
@@ -230,10 +231,10 @@ class Filled:
         self.size = size
         self.random = random.Random(7)
         self.fresh = count(size)
-        self.memory.fold(_seen(_task("salt"), read_response(200, {"table_versions": {PAIRS: "1"}})))
+        self.memory.observe(_seen(_task("salt"), read_response(200, {"table_versions": {PAIRS: "1"}})))
         fill(self.memory, PAIRS, range(size))
         if self.memory.arm.has_budget:
-            self.memory.fold(BudgetSet(self.memory.store.bytes))
+            self.memory.observe(BudgetSet(bytes=self.memory.store.bytes))
 
     def batch(self, what: str, repetition: int) -> Callable[[], object]:
         """Prepare a batch of `BATCH` recalls, or of as many observations."""
@@ -269,7 +270,7 @@ def invalidation(dropped: int, others: Sequence[int], repetitions: int) -> Itera
     held = []
     for size in others:
         filled = Filled("A2", size)
-        filled.memory.fold(_stamp("0"))
+        filled.memory.observe(_stamp("0"))
         held.append(filled.memory)
     times = []
     for repetition in range(repetitions + 1):

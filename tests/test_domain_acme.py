@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from running import suggestion_of
 
 from crossmem import streams
 from crossmem.api import tables_of
@@ -18,7 +19,8 @@ from crossmem.domains.acme import CSM_PLANS
 from crossmem.domains.base import PROVISIONED, Body, Task, merged
 from crossmem.memory.arms import ARMS
 from crossmem.memory.entry import Entry
-from crossmem.memory.memory import DiffsHanded, Memory, Observation
+from crossmem.memory.events import DiffsHanded, Observation
+from crossmem.memory.memory import Memory
 from crossmem.run.table_files import Table, difference, read_table
 from crossmem.streams.acme import PLANS
 from crossmem.streams.plan import Plan
@@ -65,7 +67,7 @@ def suggested(
 
 
 def fix(field: str, value: Json, table: str | None = None, *, cacheable: bool = True) -> Suggestion:
-    return Suggestion.model_validate(suggested(field, value, table, cacheable=cacheable))
+    return suggestion_of(suggested(field, value, table, cacheable=cacheable))
 
 
 def answer(*fixes: dict[str, Json], **stamps: str) -> Response:
@@ -509,7 +511,7 @@ def test_a_diff_drops_the_rows_it_names_and_not_what_shares_their_value() -> Non
     rows = {f"{tier}.billing_interval": "annual" for tier in tiers}
     for asks in tiers.values():
         refusal = answer(suggested("/billing_interval", "annual", ENTERPRISE), enterprise_policy="1")
-        memory.fold(Observation(asks, asks.input, refusal))
+        memory.observe(Observation(asks, asks.input, refusal))
     entries = {tier: memory.recall(asks) for tier, asks in tiers.items()}
     assert [each.value for held in entries.values() for each in held] == ["annual", "annual"]
     old = Table(ENTERPRISE, "1", rows)
@@ -518,8 +520,8 @@ def test_a_diff_drops_the_rows_it_names_and_not_what_shares_their_value() -> Non
     gone = {old.rows[key] for key in diff.diff.changed}
     by_value = [tier for tier, held in entries.items() if {each.value for each in held} & gone]
     assert by_value == ["enterprise", "public"], "matching by value would have evicted both"
-    memory.fold(DiffsHanded([diff]))
-    memory.fold(Observation(charge(), {}, answer(enterprise_policy="2")))
+    memory.observe(DiffsHanded(diffs=[diff]))
+    memory.observe(Observation(charge(), {}, answer(enterprise_policy="2")))
     assert memory.recall(tiers["public"]) == ()
     (survivor,) = memory.recall(tiers["enterprise"])
     assert (survivor.value, survivor.version) == ("annual", "2")
@@ -530,14 +532,14 @@ def test_one_row_may_stand_behind_several_keys_and_all_go_with_it() -> None:
     asked = [charge(tier="enterprise", seats=seats) for seats in (3, 8)]
     for asks in asked:
         refusal = answer(suggested("/seats", 25, ENTERPRISE), enterprise_policy="1")
-        memory.fold(Observation(asks, asks.input, refusal))
+        memory.observe(Observation(asks, asks.input, refusal))
     assert all(memory.recall(asks) for asks in asked)
     rows = dict(TABLES[ENTERPRISE].rows)
     diff = difference(
         Table(ENTERPRISE, "1", rows), Table(ENTERPRISE, "2", {**rows, "enterprise.seats": 50})
     )
-    memory.fold(DiffsHanded([diff]))
-    memory.fold(Observation(charge(), {}, answer(enterprise_policy="2")))
+    memory.observe(DiffsHanded(diffs=[diff]))
+    memory.observe(Observation(charge(), {}, answer(enterprise_policy="2")))
     assert not any(memory.recall(asks) for asks in asked)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from running import suggestion_of
 
 from crossmem.api import tables_of
 from crossmem.contract import Json, Suggestion
@@ -44,7 +45,7 @@ def task(*ingredients: Body, dietary: tuple[str, ...] = ("celiac",), cuisine: st
 
 
 def fix(field: str, value: Json, table: str | None = "celiac_brands") -> Suggestion:
-    return Suggestion.model_validate(
+    return suggestion_of(
         {
             "action": "MODIFY_PARAMS",
             "parameters": {"field": field, "suggested_value": value},

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from bs4 import BeautifulSoup
+from running import run_phase
 
 from crossmem import paths, streams
 from crossmem.paths import RESULTS_VARIABLE
@@ -182,9 +183,8 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Report:
     folder = tmp_path_factory.mktemp("failing")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(RESULTS_VARIABLE, str(folder / "results"))
-        from crossmem.study import run
 
-        path = run("phase1", mock=True, arms="A0,A2").path
+        path = run_phase("phase1", mock=True, arms="A0,A2").path
     content = read(path)
     for row in content["rows"]:
         if row["arm"] == "A0":

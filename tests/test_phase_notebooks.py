@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic_core import PydanticUndefined
+from running import rows_of
 
 from crossmem import paths
 from crossmem.analysis import slots
@@ -245,7 +246,7 @@ def test_phase3_works_as_typed_from_another_directory(phase3: Typed) -> None:
     run = phase3.run
     assert run.path.name.startswith("phase3_m1_mock-sonnet_")
     assert run.arms == [*ARMS]
-    attempts = {arm: sum(r.attempts for r in run.results.rows if r.arm == arm) for arm in ARMS}
+    attempts = {arm: sum(r.attempts for r in rows_of(run) if r.arm == arm) for arm in ARMS}
     assert [*attempts.values()] == [92, 76, 67, 64, 68, 64, 64]
     said = sentinel_text(phase3.notebook)
     assert said is not None
@@ -275,7 +276,7 @@ def test_phase2_works_as_typed_for_another_pattern(tmp_path: Path) -> None:
     arguments = "-p mock True -p pattern rollback -p arms A0,A2,A2D".split()
     run = typed(tmp_path, "phase2", *arguments).run
     assert run.path.name.startswith("phase2_rollback_mock-haiku_")
-    attempts = {arm: sum(r.attempts for r in run.results.rows if r.arm == arm) for arm in run.arms}
+    attempts = {arm: sum(r.attempts for r in rows_of(run) if r.arm == arm) for arm in run.arms}
     assert attempts == {"A0": 46, "A2": 37, "A2D": 34, "oracle": 34}
 
 

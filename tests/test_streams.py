@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from running import rows_of, run_phase
 
 from crossmem import authoring, paths, streams
 from crossmem.api import tables_of
@@ -14,7 +15,6 @@ from crossmem.cli import main
 from crossmem.domains import domain
 from crossmem.errors import InputError
 from crossmem.run.table_files import read_table
-from crossmem.study import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,7 +139,7 @@ def test_phase1_is_the_plan_of_the_contract() -> None:
 
 
 def test_the_budget_is_45_percent_of_the_most_that_a2_holds(results: Path) -> None:
-    rows = run("phase1", mock=True, arms="A2").results.rows
+    rows = rows_of(run_phase("phase1", mock=True, arms="A2"))
     most = max(row.bytes for row in rows)
     assert streams.load("phase1").budget[0].bytes == most * 45 // 100
 
@@ -153,7 +153,7 @@ def test_a_file_that_is_no_stream_is_refused_with_its_path(text: str, where: str
     with pytest.raises(InputError, match=rf"phase1\.json is no stream of schema 1: .*{where}"):
         streams.load("phase1")
     with pytest.raises(InputError, match=r"phase1\.json is no stream"):
-        run("phase1", mock=True)
+        run_phase("phase1", mock=True)
 
 
 # -- the leak audit ------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from running import run_phase
 
 from crossmem import streams
 from crossmem.agents.prompts import Prompter
@@ -18,7 +19,6 @@ from crossmem.memory.arms import ARMS
 from crossmem.memory.entry import Rendered
 from crossmem.run.episode import Replay, refold
 from crossmem.settings import read
-from crossmem.study import run
 
 from .world import fresh, live
 
@@ -195,7 +195,7 @@ def test_a_run_killed_halfway_ends_with_the_rows_of_an_undisturbed_one(
         "stream": "phase2_v4",
         "arms": "cards.faithful,rich.fixed.A2D,A3C",
     }
-    whole = run("experience", **given)
+    whole = run_phase("experience", **given)
     undisturbed = Replay.episode
 
     def killed(self: Replay, index: int) -> EpisodeRecord:
@@ -206,8 +206,8 @@ def test_a_run_killed_halfway_ends_with_the_rows_of_an_undisturbed_one(
     with monkeypatch.context() as patch:
         patch.setattr(Replay, "episode", killed)
         with pytest.raises(CrossmemError, match="killed"):
-            run("experience", **given)
-    resumed = run("experience", **given, resume=True)
+            run_phase("experience", **given)
+    resumed = run_phase("experience", **given, resume=True)
     for part in ("rows", "events", "attempts"):
         assert plain(getattr(resumed.results, part)) == plain(getattr(whole.results, part))
 

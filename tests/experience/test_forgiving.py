@@ -9,7 +9,7 @@ from memory.world import Places, answer, fix, observed, task
 
 from crossmem.experience.forgiving import A3C, FadingStore, Forgiving, Trace, compact_size, digest
 from crossmem.memory.entry import canonical_json
-from crossmem.memory.memory import BudgetSet, Carried
+from crossmem.memory.events import BudgetSet, Carried
 from crossmem.memory.policies import Action
 
 
@@ -17,12 +17,12 @@ def memory(*places: str) -> Forgiving:
     """A memory that holds one entry per place, learned in this order."""
     made = Forgiving(A3C, Places(), "task")
     for place in places:
-        made.fold(observed(answer([fix(place, f"the long value of {place}")], T="1", U="1")))
+        made.observe(observed(answer([fix(place, f"the long value of {place}")], T="1", U="1")))
     return made
 
 
 def budget(held: Forgiving, limit: int | None) -> list[str]:
-    return [f"{each.kind} {each.key[1]}" for each in held.fold(BudgetSet(limit)) if each.key]
+    return [f"{each.kind} {each.key[1]}" for each in held.observe(BudgetSet(bytes=limit)) if each.key]
 
 
 def served(held: Forgiving) -> list[str]:
@@ -55,7 +55,7 @@ def test_a_tight_budget_makes_the_oldest_unused_entry_compact_and_serves_it_stil
 def test_a_used_entry_fades_after_unused_ones() -> None:
     held = memory("a", "b")
     (first, _) = held.recall(task())
-    held.fold(observed(answer(T="1"), [Carried(first, refused=False)]))
+    held.observe(observed(answer(T="1"), [Carried(first, refused=False)]))
     assert budget(held, held.store.bytes - 1) == ["demote b"]
 
 
@@ -69,8 +69,8 @@ def test_all_are_compact_before_one_is_a_trace_and_a_trace_is_not_served() -> No
 
 def test_what_was_just_learned_is_made_compact_before_another_entry_is_lost() -> None:
     held = memory("a", "b")
-    held.fold(BudgetSet(3 * compact_size(next(iter(held.store)).entry)))
-    held.fold(observed(answer([fix("c", "the long value of c")], U="1")))
+    held.observe(BudgetSet(bytes=3 * compact_size(next(iter(held.store)).entry)))
+    held.observe(observed(answer([fix("c", "the long value of c")], U="1")))
     assert len(served(held)) == 3
 
 
@@ -86,7 +86,7 @@ def test_what_faded_is_rebuilt_whole_when_the_budget_recovers() -> None:
 def test_a_trace_whose_table_has_moved_on_is_not_rebuilt() -> None:
     held = memory("a", "c")
     budget(held, only_one_serves(held))
-    held.fold(observed(answer(T="2")))
+    held.observe(observed(answer(T="2")))
     assert "refuse a" in budget(held, None)
     assert served(held) == ["the long value of c"]
 
@@ -106,7 +106,7 @@ def test_a_key_learned_again_leaves_no_trace() -> None:
     budget(held, only_one_serves(held))
     assert ("place", "a") in held.store.traces
     held.store.budget = 300  # room for it, and nothing brought back yet
-    held.fold(observed(answer([fix("a", "new")], T="1")))
+    held.observe(observed(answer([fix("a", "new")], T="1")))
     assert ("place", "a") not in held.store.traces
     assert "new" in served(held)
 
@@ -114,8 +114,8 @@ def test_a_key_learned_again_leaves_no_trace() -> None:
 @pytest.mark.parametrize("limit", [0, 1, 20])
 def test_a_budget_below_the_smallest_trace_leaves_nothing_and_refuses_what_comes(limit: int) -> None:
     held = memory("a", "b", "c")
-    held.fold(BudgetSet(limit))
-    (action,) = held.fold(observed(answer([fix("a", "new")], T="1")))
+    held.observe(BudgetSet(bytes=limit))
+    (action,) = held.observe(observed(answer([fix("a", "new")], T="1")))
     assert action.kind == "refuse"
     assert (served(held), held.store.bytes, held.store.count) == ([], 0, 0)
     assert budget(held, None) == []
@@ -140,12 +140,12 @@ def test_the_bytes_are_those_of_the_states_and_within_the_budget(
         actions: list[Action]
         if what == "budget":
             assert value is None or isinstance(value, int)
-            actions = held.fold(BudgetSet(value))
+            actions = held.observe(BudgetSet(bytes=value))
         elif what == "bump":
             version = str(value)
-            actions = held.fold(observed(answer(T=version, U=version)))
+            actions = held.observe(observed(answer(T=version, U=version)))
         else:
-            actions = held.fold(observed(answer([fix(what, value)], T=version, U=version)))
+            actions = held.observe(observed(answer([fix(what, value)], T=version, U=version)))
         assert all(action.why for action in actions)
         assert held.store.bytes == recounted(held.store)
         assert held.store.budget is None or held.store.bytes <= held.store.budget

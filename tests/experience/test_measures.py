@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from running import attempts_of, events_of, rows_of
 from test_phase_notebooks import walk
 
 from crossmem import experience as ex
@@ -15,7 +16,7 @@ from crossmem.analysis.prose import Prose
 from crossmem.errors import InputError
 from crossmem.experience.arms import EXPERIENCE_ARMS
 from crossmem.experience.hypotheses import HYPOTHESES
-from crossmem.run.records import Attempt, Event
+from crossmem.run.records import Attempt
 from crossmem.run.results import Run
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def attempt(arm: str, episode: int, recalled: list[tuple[str, str]], live: str) 
     )
 
 
-def of(run: Run, attempts: list[Attempt], events: list[Event] | None = None) -> Run:
+def of(run: Run, attempts: list[Attempt], events: list[Any] | None = None) -> Run:
     """A run that holds the `attempts` in place of its own."""
     update = {"attempts": attempts, "events": events or []}
     return Run(run.path, run.results.model_copy(update=update))
@@ -116,7 +117,7 @@ def test_faithful_stores_write_a_hundred_times_what_fixed_ones_write(run: Run) -
 def test_the_budget_of_tokens_is_kept_and_what_is_cut_is_counted(run: Run) -> None:
     served = [
         event.value
-        for event in run.results.events
+        for event in events_of(run)
         if event.kind == "serve" and event.arm.startswith("simple.fixed")
     ]
     assert max(each["tokens"] for each in served) <= 800
@@ -208,7 +209,7 @@ def test_replicates_differ_where_a_parent_is_drawn_and_only_there() -> None:
     assert "one is too few" in (stats.why_none(again) or "")
     assert "one is too few" in str(ex.findings.spread(again))
     one, other = (
-        [row.recalled for row in each.results.rows if row.arm == "cards.faithful" and not row.replicate]
+        [row.recalled for row in rows_of(each) if row.arm == "cards.faithful" and not row.replicate]
         for each in (drawn, again)
     )
     assert one != other
@@ -252,7 +253,7 @@ def test_a_prompt_is_read_again_as_it_was_recalled(run: Run) -> None:
     assert "(the best)" in texts.blocks["cards.faithful"]
     recalled = next(
         attempt.recalled
-        for attempt in run.results.attempts
+        for attempt in attempts_of(run)
         if (attempt.arm, attempt.episode, attempt.attempt) == ("cards.faithful", texts.episode, 1)
     )
     assert recalled

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from running import attempts_of, rows_of
 
 from crossmem import experience as ex
 from crossmem.errors import InputError
@@ -48,7 +49,7 @@ def first(run: Run, arm: str, word: str) -> list[bool]:
     """Whether each episode on `word` was solved at the first try."""
     return [
         row.first_try
-        for row in run.results.rows
+        for row in rows_of(run)
         if row.arm == arm and row.drift_row == word and row.arm == arm
     ]
 
@@ -68,7 +69,7 @@ def test_a_skill_of_another_world_is_never_served_once_governed_and_exposed(fold
     sent = {
         arm: sum(
             any(each.value == "Brand Of Old" for each in attempt.carried)
-            for attempt in found.results.attempts
+            for attempt in attempts_of(found)
             if attempt.arm == arm
         )
         for arm in found.arms
@@ -89,7 +90,7 @@ def test_a_text_alone_is_put_before_the_agent_and_costs_its_tokens(folder: Path)
 
 
 def _first_oats(run: Run) -> int:
-    return min(row.index for row in run.results.rows if row.drift_row == "oats")
+    return min(row.index for row in rows_of(run) if row.drift_row == "oats")
 
 
 def test_what_a_run_has_learned_can_begin_another(tmp_path: Path) -> None:

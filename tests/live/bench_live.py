@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+from running import run_phase
+
 from crossmem import streams
 from crossmem.paths import RESULTS_VARIABLE
-from crossmem.study import run
 
 from .fakes import Answer, Asked, competent, providing
 
@@ -44,7 +45,7 @@ def live_ratio(episodes: int = 8, answer_s: float = 0.5) -> tuple[float, float]:
 def _timed(arms: str) -> tuple[float, str]:
     """Return how long a run takes, and which arm needed the most attempts."""
     started = time.perf_counter()
-    found = run("phase1", model="haiku", arms=arms)
+    found = run_phase("phase1", model="haiku", arms=arms)
     seconds = time.perf_counter() - started
     attempts = found.rows.groupby("arm")["attempts"].sum()
     return seconds, str(attempts.idxmax())

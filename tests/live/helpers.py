@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossmem.study import run
-
 if TYPE_CHECKING:
     from crossmem.run.results import Run
     from crossmem.streams import Stream
@@ -33,20 +31,20 @@ def short(stream: Stream, episodes: tuple[int, ...] = _SIX, drift: int = 4) -> S
 
 def live(**given: Any) -> Run:
     """Run Phase 1 with a model, two arms unless others are named."""
-    return run("phase1", **{"model": "haiku", "arms": "A0,A2", **given})
+    return run_phase("phase1", **{"model": "haiku", "arms": "A0,A2", **given})
 
 
 def failures(of: Run, arm: str = "A0") -> list[str | None]:
     """Return by whom each episode of an arm failed, None where it did not."""
-    return [row.failed_by for row in of.results.rows if row.arm == arm]
+    return [row.failed_by for row in rows_of(of) if row.arm == arm]
 
 
 def problems(of: Run) -> list[str]:
     """Return what the attempts of a run say went wrong with the model's answer."""
-    return [attempt.error for attempt in of.results.attempts if attempt.error]
+    return [attempt.error for attempt in attempts_of(of) if attempt.error]
 
 
-RUN = "from crossmem.study import run; print(run(sys.argv[1], **json.loads(sys.argv[2])).path)"
+RUN = "from crossmem.study import run; print(run_phase(sys.argv[1], **json.loads(sys.argv[2])).path)"
 
 
 def start(*hook: str, phase: str = "phase1", **given: Any) -> subprocess.Popen[str]:
@@ -59,6 +57,9 @@ def start(*hook: str, phase: str = "phase1", **given: Any) -> subprocess.Popen[s
 
 SHORT = f"""
 sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
+from running import attempts_of, rows_of, run_phase
+from running import attempts_of, rows_of, run_phase
+
 from crossmem import streams
 from live.helpers import short
 load = streams.load
@@ -69,7 +70,7 @@ streams.load = lambda name: short(load(name))
 
 def rows(of: Run) -> list[dict[str, Any]]:
     """Return the rows of a run but for what a clock says."""
-    return [row.model_dump(exclude={"latency_s"}) for row in of.results.rows]
+    return [row.model_dump(exclude={"latency_s"}) for row in rows_of(of)]
 
 
 def unfinished(folder: Path) -> list[Path]:

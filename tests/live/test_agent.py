@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from running import attempts_of, rows_of, run_phase
 
 from crossmem import streams
 from crossmem.agents.prompts import HINT_STYLES
 from crossmem.settings import read
 from crossmem.stage import prompter_for, world_of
-from crossmem.study import run
 
 from .fakes import Asked, ChatCompletions, Messages, competent
 from .helpers import KEY, MODELS, live
@@ -46,14 +46,14 @@ def without(records: list[Any], *names: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("api", MODELS)
 def test_mock_and_live_runs_differ_in_the_agent_only(provider: Provider, api: str) -> None:
-    mock = run("phase1", model="haiku", mock=True, arms=ALL)
+    mock = run_phase("phase1", model="haiku", mock=True, arms=ALL)
     run_live = live(model=MODELS[api], arms=ALL)
     for part in ("rows", "events", "attempts"):
         expected, found = (without(getattr(each.results, part)) for each in (mock, run_live))
         assert found == expected
-    assert {row.tokens_source for row in run_live.results.rows} == {"reported"}
-    assert {row.tokens_source for row in mock.results.rows} == {"estimated"}
-    assert any(row.stale_attempt for row in run_live.results.rows)
+    assert {row.tokens_source for row in rows_of(run_live)} == {"reported"}
+    assert {row.tokens_source for row in rows_of(mock)} == {"estimated"}
+    assert any(row.stale_attempt for row in rows_of(run_live))
     differ = {
         name
         for name in mock.config["parameters"]
@@ -170,7 +170,7 @@ def test_cache_reads_and_writes_are_counted_apart_and_in_the_total(provider: Pro
     }
     provider.script = lambda asked: replace(competent(asked), usage=usage)
     found = live(arms="A0")
-    for row in found.results.rows:
+    for row in rows_of(found):
         assert row.input_tokens == 300 * row.attempts
         assert row.output_tokens == 40 * row.attempts
         assert row.cache_write_tokens == 500 * row.attempts
@@ -215,7 +215,7 @@ def test_cached_input_of_a_chat_is_counted_apart(provider: Provider) -> None:
     }
     provider.script = lambda asked: replace(competent(asked), usage=usage)
     found = live(model=MODELS["chat completions"], arms="A0")
-    for row in found.results.rows:
+    for row in rows_of(found):
         assert row.input_tokens == 300 * row.attempts
         assert row.cache_read_tokens == 600 * row.attempts
         assert row.total_tokens == 950 * row.attempts
@@ -257,7 +257,7 @@ def test_the_default_model_comes_from_the_environment(
 
 def test_the_evidence_of_every_answer_is_in_the_results(provider: Provider) -> None:
     found = live(arms="A0")
-    for attempt in found.results.attempts:
+    for attempt in attempts_of(found):
         assert attempt.evidence is not None
         assert attempt.evidence["model"] == "claude-haiku-4-5"
         assert attempt.evidence["stop_reason"] == "tool_use"

@@ -10,6 +10,7 @@ from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from running import attempts_of, rows_of
 
 from crossmem.agents import retry
 from crossmem.analysis import metrics
@@ -141,7 +142,7 @@ def test_an_episode_without_an_answer_is_the_providers_failure_and_the_run_goes_
     found = live(model=model, arms="A0", episode_timeout_s=2)
     assert time.monotonic() - started < 8
     assert failures(found) == [None, None, "provider", None, None, None]
-    row = found.results.rows[2]
+    row = rows_of(found)[2]
     if "retry-after" in LASTING[fault].headers:
         assert "to be asked again in 90.0 s" in str(row.error)
     assert (row.success, row.attempts, row.total_tokens) == (False, 1, 0)
@@ -155,10 +156,10 @@ def test_an_episode_without_an_answer_is_the_providers_failure_and_the_run_goes_
 def test_the_deadline_is_the_episodes_not_the_requests(provider: Provider) -> None:
     provider.script = lambda asked: replace(competent(asked), after=0.7 if asked.number else 0)
     found = live(arms="A0", episode_timeout_s=1)
-    assert [row.failed_by for row in found.results.rows] == ["provider"] * 6
-    assert {row.attempts for row in found.results.rows} == {2}
-    assert all(row.total_tokens > 0 for row in found.results.rows)
-    assert all(row.latency_s < 1.6 for row in found.results.rows)
+    assert [row.failed_by for row in rows_of(found)] == ["provider"] * 6
+    assert {row.attempts for row in rows_of(found)} == {2}
+    assert all(row.total_tokens > 0 for row in rows_of(found))
+    assert all(row.latency_s < 1.6 for row in rows_of(found))
 
 
 # -- failures of the agent -----------------------------------------------------------------------
@@ -197,12 +198,12 @@ def test_an_answer_without_a_usable_request_costs_an_attempt_and_is_asked_again(
     provider.script = after_the_preflight(bad, then=then)
     found = live(model=model, arms="A0")
     assert failures(found) == [None] * 6
-    first, second, *_ = [each for each in found.results.attempts if each.episode == 0]
+    first, second, *_ = [each for each in attempts_of(found) if each.episode == 0]
     assert (first.request, first.status, first.failed_by) == (None, None, None)
     assert reason in str(first.error)
     assert second.status == 422
-    assert found.results.rows[0].attempts == 3
-    assert found.results.rows[0].first_try is False
+    assert rows_of(found)[0].attempts == 3
+    assert rows_of(found)[0].first_try is False
     assert "Send one request that fits the schema" in json.dumps(provider.asked[2].body)
     if model == "haiku":
         for asked in provider.asked:
@@ -218,7 +219,7 @@ def test_a_model_that_never_sends_a_request_fails_every_episode_itself(
     assert failures(found) == ["agent"] * 6
     assert set(metrics.episodes(found)["outcome"]) == {"failed"}
     assert metrics.summary(found).loc["A0", "provider_failures"] == 0
-    assert {row.attempts for row in found.results.rows} == {2}
+    assert {row.attempts for row in rows_of(found)} == {2}
 
 
 # -- odd usage -----------------------------------------------------------------------------------
@@ -232,7 +233,7 @@ def test_usage_that_is_missing_or_odd_counts_as_zero(
     provider.script = lambda asked: replace(competent(asked), usage=given)
     found = live(model=model, arms="A0")
     assert failures(found) == [None] * 6
-    assert {row.total_tokens for row in found.results.rows} == {0}
+    assert {row.total_tokens for row in rows_of(found)} == {0}
 
 
 def test_members_that_are_missing_from_an_answer_are_a_failed_attempt(
@@ -240,12 +241,12 @@ def test_members_that_are_missing_from_an_answer_are_a_failed_attempt(
 ) -> None:
     provider.script = after_the_preflight(Answer(raw=b"{}"), Answer(raw=b"null"), Answer(raw=b"[]"))
     found = live(model=model, arms="A0")
-    assert len(found.results.rows) == 6
-    assert [row.failed_by for row in found.results.rows[3:]] == [None] * 3
+    assert len(rows_of(found)) == 6
+    assert [row.failed_by for row in rows_of(found)[3:]] == [None] * 3
 
 
 def outcome(of: Run) -> list[tuple[bool, int]]:
-    return [(row.success, row.attempts) for row in of.results.rows]
+    return [(row.success, row.attempts) for row in rows_of(of)]
 
 
 def test_faults_that_pass_change_no_row(provider: Provider) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from running import attempts_of, rows_of
 
 from crossmem import streams
 from crossmem.agents.providers import llamacpp
@@ -53,13 +54,13 @@ def test_six_episodes_with_a_real_model(results: Path, monkeypatch: pytest.Monke
     assert probe["served_model"] == probe["requested_model"] == "SmolLM2-135M-Instruct.Q4_1"
     assert probe["warnings"] == []
     assert probe["sdk"].startswith("openai ")
-    rows = found.results.rows
+    rows = rows_of(found)
     assert len(rows) == 6
     assert {row.tokens_source for row in rows} == {"reported"}
     assert {row.failed_by for row in rows} <= {None, "agent"}
     assert all(row.output_tokens > 0 and row.latency_s > 0 for row in rows)
 
-    sent = [attempt for attempt in found.results.attempts if attempt.request]
+    sent = [attempt for attempt in attempts_of(found) if attempt.request]
     assert all(attempt.status in {200, 422} for attempt in sent)
     tasks = [episode.task.input["recipe"] for episode in streams.load("phase1").episodes]
     assert any(each.request and each.request["recipe"] == tasks[each.episode] for each in sent)

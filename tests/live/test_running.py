@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
 import pytest
+from running import rows_of
 
 from crossmem import streams
 from crossmem.agents.cost import PRICES_OF, BudgetSpentError
@@ -83,7 +84,7 @@ def test_a_run_stops_at_its_token_limit_and_goes_on_under_a_larger_one(
 ) -> None:
     whole = live(arms=ARMS)
     expected = provider.calls()
-    total = sum(row.total_tokens for row in whole.results.rows)
+    total = sum(row.total_tokens for row in rows_of(whole))
     provider.asked.clear()
 
     limit = total // 2
@@ -123,7 +124,7 @@ def test_a_run_stops_at_its_price_limit(provider: Provider) -> None:
     assert spent is not None
     assert float(spent[1]) == pytest.approx((len(provider.asked) - 1) * each)
     assert len(provider.asked) - 1 in {3, 4}
-    assert live(arms="A0", max_cost_usd=100.0, resume=True).results.rows[-1].success
+    assert rows_of(live(arms="A0", max_cost_usd=100.0, resume=True))[-1].success
 
 
 # -- failures that stop a run --------------------------------------------------------------------
@@ -221,7 +222,7 @@ def test_ctrl_c_during_a_long_wait_ends_within_seconds(
     if where == "episode":
         assert "resume=True completes it" in err
         provider.script = competent
-        assert all(row.success for row in live(resume=True).results.rows)
+        assert all(row.success for row in rows_of(live(resume=True)))
 
 
 @pytest.mark.slow

@@ -7,13 +7,13 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from running import attempts_of, events_of, rows_of, run_phase
 
 from crossmem import experience
 from crossmem.errors import InputError
 from crossmem.experience.memory import ExperienceMemory
 from crossmem.experience.summaries import FIELDS, INSTRUCTION
 from crossmem.run import history
-from crossmem.study import run
 
 from .fakes import Answer, Asked, Provider, competent
 from .helpers import MODELS, SHORT, rows, start, unfinished
@@ -29,7 +29,7 @@ RICH = "rich.faithful,rich.fixed,rich.fixed.A2"
 
 
 def lived(**given: Any) -> Run:
-    return run("experience", **{"model": "haiku", "stream": "phase2_v4", "arms": RICH, **given})
+    return run_phase("experience", **{"model": "haiku", "stream": "phase2_v4", "arms": RICH, **given})
 
 
 def summaries(provider: Provider) -> list[Asked]:
@@ -38,7 +38,7 @@ def summaries(provider: Provider) -> list[Asked]:
 
 def written(of: Run, arm: str) -> list[dict[str, Any]]:
     """What the memory of an arm was told of the summaries it wanted."""
-    told = [each for a in of.results.attempts if a.arm == arm for each in a.told]
+    told = [each for a in attempts_of(of) if a.arm == arm for each in a.told]
     return [each["written"] for each in told if "written" in each]
 
 
@@ -80,7 +80,7 @@ def test_what_a_summary_takes_is_counted_in_its_episode(provider: Provider) -> N
         for each in provider.asked[1:]
     )
     assert tokens > 0
-    assert sum(row.total_tokens for row in found.results.rows) == pytest.approx(reported, rel=0.02)
+    assert sum(row.total_tokens for row in rows_of(found)) == pytest.approx(reported, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_summary_written_in_vain_leaves_the_card_and_is_asked_for_again_at_onc
     provider.script = lambda asked: bad if asked.tool == "keep_summary" else competent(asked)
     found = lived()
 
-    assert all(row.success for row in found.results.rows)
+    assert all(row.success for row in rows_of(found))
     for arm in RICH.split(","):
         told = written(found, arm)
         assert told
@@ -114,7 +114,7 @@ def test_a_fold_over_the_results_file_is_the_memory_of_the_live_run(provider: Pr
     for arm in RICH.split(","):
         memory = history.memory(found, arm)
         assert isinstance(memory, ExperienceMemory)
-        last = [row for row in found.results.rows if row.arm == arm][-1]
+        last = [row for row in rows_of(found) if row.arm == arm][-1]
         assert (memory.store.count, memory.store.bytes) == (last.entries, last.bytes)
         kept = memory.stores.cache.kept.values()
         assert any(summary.overview.startswith(FIELDS[0]) for summary in kept)
@@ -161,9 +161,7 @@ def test_after_a_refusal_the_model_reads_what_was_refused_alike(provider: Provid
     refused = [asked for asked in provider.asked if asked.refusal is not None]
     reminded = [asked for asked in refused if "Attempts before:" in json.dumps(asked.body["messages"])]
     assert 0 < len(reminded) < len(refused)
-    assert all(row.success for row in found.results.rows)
+    assert all(row.success for row in rows_of(found))
     for arm in ("skills.fixed", "A2"):
-        debug = [
-            e for e in found.results.events if e.arm == arm and e.kind == "serve" and e.attempt > 0
-        ]
+        debug = [e for e in events_of(found) if e.arm == arm and e.kind == "serve" and e.attempt > 0]
         assert not [each for each in debug if each.value["operator"] == "debug"]

@@ -23,7 +23,7 @@ from crossmem.contract import Json
 from crossmem.memory import policies as p
 from crossmem.memory.arms import ARMS, ORACLE, Arm
 from crossmem.memory.entry import Entry, Key
-from crossmem.memory.memory import (
+from crossmem.memory.events import (
     BudgetSet,
     Carried,
     DiffsHanded,
@@ -99,14 +99,14 @@ class ArmMachine(RuleBasedStateMachine):
         elif shape == 2:
             diff = {"shape": "dict", "changed": ["a"]}
         if self.arm.signal == "diffs" and shape:
-            self.fold(DiffsHanded(changed(table, old, version, diff)))
+            self.fold(DiffsHanded(diffs=changed(table, old, version, diff)))
         if self.arm.signal == "truth":
-            self.fold(Truth({name: (self.live[name], self.rows[name]) for name in TABLES}))
+            self.fold(Truth(tables={name: (self.live[name], self.rows[name]) for name in TABLES}))
 
     @precondition(lambda self: self.arm.signal == "versions")
     @rule(read=some_tables)
     def read_versions(self, read: set[str]) -> None:
-        self.fold(VersionsRead({table: self.live[table] for table in read}))
+        self.fold(VersionsRead(stamps={table: self.live[table] for table in read}))
 
     @rule(asked=st.sets(places, min_size=1), follows=st.booleans(), fixes=fixes, stamped=some_tables)
     def attempt(
@@ -127,12 +127,12 @@ class ArmMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.arm.has_budget)
     @rule(limit=st.none() | st.integers(0, 400))
     def set_budget(self, limit: int | None) -> None:
-        self.fold(BudgetSet(limit))
+        self.fold(BudgetSet(bytes=limit))
 
     @precondition(lambda self: self.arm.has_budget)
     @rule()
     def leave_no_room(self) -> None:
-        self.fold(BudgetSet(self.memory.store.bytes))
+        self.fold(BudgetSet(bytes=self.memory.store.bytes))
 
     @rule()
     def serve_all(self) -> None:
@@ -142,20 +142,20 @@ class ArmMachine(RuleBasedStateMachine):
     def fold(self, event: Event) -> None:
         """Fold an event and check what it did against what was there before."""
         before = self.held()
-        actions = self.memory.fold(event)
+        actions = self.memory.observe(event)
         self.events.append(event)
         self.actions += actions
         self.explain(actions)
         match event:
-            case BudgetSet(limit):
+            case BudgetSet(bytes=limit):
                 self.budget = limit
                 self.naive.set_budget(limit)
                 assert {action.kind for action in actions} <= {"evict"}
-            case VersionsRead(stamps):
+            case VersionsRead(stamps=stamps):
                 self.last_stamp.update(stamps)
                 self.naive.see(stamps)
                 self.check_stamps(stamps, actions)
-            case Truth(tables):
+            case Truth(tables=tables):
                 self.last_stamp.update({table: version for table, (version, _) in tables.items()})
                 self.check_truth(tables, before)
             case Observation():
@@ -376,7 +376,7 @@ class ArmMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """The same events give the same state and the same log."""
         again = memory_of(self.arm)
-        actions = [action for event in self.events for action in again.fold(event)]
+        actions = [action for event in self.events for action in again.observe(event)]
         assert actions == self.actions
         assert state(again.store) == state(self.memory.store)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossmem.memory.arms import ARMS
-from crossmem.memory.memory import Carried, DiffsHanded, VersionsRead
+from crossmem.memory.events import Carried, DiffsHanded, VersionsRead
 
 from .world import PLACES, answer, assert_consistent, changed, fix, memory_of, observed, task
 
@@ -41,16 +41,16 @@ def warm(values: Mapping[str, Json], arm: str = "A2D", version: str = "1") -> Me
 
 def learn(memory: Memory, values: Mapping[str, Json], version: str) -> list[Action]:
     fixes = [fix(place, value, table="T") for place, value in values.items()]
-    return memory.fold(observed(answer(fixes, T=version)))
+    return memory.observe(observed(answer(fixes, T=version)))
 
 
 def hand(memory: Memory, old: str, new: str, diff: dict[str, Json] | None, table: str = "T") -> None:
-    assert memory.fold(DiffsHanded(changed(table, old, new, diff))) == []
+    assert memory.observe(DiffsHanded(diffs=changed(table, old, new, diff))) == []
 
 
 def see(memory: Memory, version: str, carried: Sequence[Carried] = ()) -> list[Action]:
     """Let an accepted request reveal the version of T."""
-    return memory.fold(observed(answer(T=version), carried))
+    return memory.observe(observed(answer(T=version), carried))
 
 
 def held(memory: Memory) -> dict[str, Json]:
@@ -226,7 +226,7 @@ def test_a_chain_that_does_not_lead_there_drops_the_table_and_says_why(case: str
 
 
 def learn_other(memory: Memory) -> None:
-    memory.fold(observed(answer([fix("c", "kept")], U="1")))
+    memory.observe(observed(answer([fix("c", "kept")], U="1")))
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -272,7 +272,7 @@ def test_two_tables_that_moved_get_a_restamp_each() -> None:
     learn_other(memory)
     hand(memory, "1", "2", keyed("z"))
     hand(memory, "1", "2", keyed("z"), "U")
-    actions = memory.fold(observed(answer(T="2", U="2")))
+    actions = memory.observe(observed(answer(T="2", U="2")))
     assert sorted((action.kind, action.table) for action in actions) == [
         ("restamp", "T"),
         ("restamp", "U"),
@@ -391,7 +391,7 @@ def test_a2c_keeps_what_a_refusal_consulted_and_did_not_refuse() -> None:
     memory = warm({"a": "x", "b": "y", "d": "w"}, "A2C")
     a, b, _ = memory.recall(task(["a", "b", "d"]))
     refused = answer([fix("b", "y2")], T="2")
-    actions = memory.fold(observed(refused, [Carried(a, False), Carried(b, True)]))
+    actions = memory.observe(observed(refused, [Carried(a, False), Carried(b, True)]))
     assert held(memory) == {"a": "x", "b": "y2"}
     assert versions(memory) == {"2"}
     dropped = [action.key for action in actions if action.kind == "invalidate"]
@@ -407,7 +407,7 @@ def test_a2c_keeps_nothing_that_was_carried_where_its_table_was_not_consulted() 
     memory = warm({"a": "x"}, "A2C")
     learn_other(memory)
     entries = memory.recall(task(["a", "c"]))
-    actions = memory.fold(observed(answer(U="2"), [Carried(each, False) for each in entries]))
+    actions = memory.observe(observed(answer(U="2"), [Carried(each, False) for each in entries]))
     assert held(memory) == {"a": "x", "c": "kept"}, "T was not consulted: nothing is known of it"
     assert [(action.kind, action.table) for action in actions] == [("restamp", "U")]
     assert see(memory, "2")[0].key == ("place", "a")
@@ -431,10 +431,10 @@ def test_only_a2c_spares_what_a_response_confirmed(arm: str) -> None:
 def test_a2v_drops_on_versions_read_before_anything_is_recalled() -> None:
     memory = warm({"a": "x", "b": "y"}, "A2V")
     learn_other(memory)
-    actions = memory.fold(VersionsRead({"T": "2", "U": "1"}))
+    actions = memory.observe(VersionsRead(stamps={"T": "2", "U": "1"}))
     assert memory.recall(task()) != ()
     assert held(memory) == {"c": "kept"}
     assert {(action.kind, action.table, action.to_version) for action in actions} == {
         ("invalidate", "T", "2")
     }
-    assert memory.fold(VersionsRead({"T": "2", "U": "1"})) == []
+    assert memory.observe(VersionsRead(stamps={"T": "2", "U": "1"})) == []

@@ -11,7 +11,8 @@ from crossmem.contract import Json
 from crossmem.memory import policies as p
 from crossmem.memory.arms import ARMS, ORACLE, Arm, arms
 from crossmem.memory.entry import Entry
-from crossmem.memory.memory import BudgetSet, Carried, DiffsHanded, Memory, Truth, VersionsRead
+from crossmem.memory.events import BudgetSet, Carried, DiffsHanded, Truth, VersionsRead
+from crossmem.memory.memory import Memory
 from crossmem.memory.store import Held, Store
 
 from .world import answer, changed, fix, memory_of, observed, plain_held, task
@@ -168,11 +169,11 @@ def test_replacing_a_key_evicts_nobody_where_the_new_value_fits_in_its_place() -
 
 def test_tightening_evicts_at_once_and_recovery_brings_nothing_back() -> None:
     memory = memory_of(ARMS["A3"])
-    memory.fold(observed(answer([fix("a", "x"), fix("b", "x"), fix("c", "x")], T="1", U="1")))
+    memory.observe(observed(answer([fix("a", "x"), fix("b", "x"), fix("c", "x")], T="1", U="1")))
 
-    assert kinds(memory.fold(BudgetSet(memory.store.bytes - 1))) == ["evict"]
-    assert memory.fold(BudgetSet(None)) == []
-    assert kinds(memory.fold(BudgetSet(0))) == ["evict", "evict"]
+    assert kinds(memory.observe(BudgetSet(bytes=memory.store.bytes - 1))) == ["evict"]
+    assert memory.observe(BudgetSet(bytes=None)) == []
+    assert kinds(memory.observe(BudgetSet(bytes=0))) == ["evict", "evict"]
 
 
 # -- invalidation ------------------------------------------------------------------------------------
@@ -253,17 +254,17 @@ def rows(
 def aware(*fixes: dict[str, Json]) -> Memory:
     """An A2D that learned `fixes` under version 1 of all tables."""
     memory = memory_of(ARMS["A2D"])
-    memory.fold(observed(answer(fixes, T="1", U="1")))
+    memory.observe(observed(answer(fixes, T="1", U="1")))
     return memory
 
 
 def hand(memory: Memory, *chain: tuple[str, str, Json], table: str = "T") -> None:
     for old, new, diff in chain:
-        assert memory.fold(DiffsHanded(changed(table, old, new, diff))) == []
+        assert memory.observe(DiffsHanded(diffs=changed(table, old, new, diff))) == []
 
 
 def stamped(memory: Memory, **stamps: str) -> list[tuple[str, str | None]]:
-    actions = memory.fold(observed(answer(**stamps)))
+    actions = memory.observe(observed(answer(**stamps)))
     return [(each.kind, each.key[1] if each.key else None) for each in actions]
 
 
@@ -323,7 +324,7 @@ def test_a_chain_that_cannot_be_used_drops_the_table_and_says_why(
 ) -> None:
     memory = aware(A, fix("c", "x"))
     hand(memory, *chain)
-    actions = memory.fold(observed(answer(T="3")))
+    actions = memory.observe(observed(answer(T="3")))
 
     assert [(each.kind, each.key) for each in actions] == [("invalidate", ("place", "a"))]
     assert why in actions[0].why
@@ -342,7 +343,7 @@ def test_a_diff_is_applied_once() -> None:
     memory = aware(A, B)
     hand(memory, ("1", "2", removed(a=["x"])))
     stamped(memory, T="2")
-    memory.fold(observed(answer([A], T="2")))
+    memory.observe(observed(answer([A], T="2")))
     hand(memory, ("2", "3", removed(b=["x"])))
 
     assert stamped(memory, T="3") == [("invalidate", "b"), ("restamp", None)]
@@ -355,7 +356,7 @@ def test_a_rollback_to_a_seen_version_neither_loops_nor_misroutes() -> None:
         assert stamped(memory, T="2")[-1] == ("restamp", None)
         hand(memory, ("2", "1", added(a=["x"])))
         assert stamped(memory, T="1") == [("restamp", None)]
-        memory.fold(observed(answer([A], T="1")))
+        memory.observe(observed(answer([A], T="1")))
     assert memory.store.count == 2
 
 
@@ -380,7 +381,7 @@ def test_a_silent_change_takes_effect_with_the_next_stamp() -> None:
 def test_what_was_learned_after_a_silent_change_is_not_touched_by_it() -> None:
     memory = aware(A, B)
     hand(memory, ("1", "1", removed(a=["y"], b=["x"])))
-    memory.fold(observed(answer([fix("a", "y")], T="1")))
+    memory.observe(observed(answer([fix("a", "y")], T="1")))
     hand(memory, ("1", "2", removed(a=["z"])))
 
     assert stamped(memory, T="2") == [("invalidate", "b"), ("restamp", None)]
@@ -395,9 +396,9 @@ def sent(memory: Memory, *refused: str) -> list[Carried]:
 
 def test_a2c_keeps_what_passed_inside_a_refusal() -> None:
     memory = memory_of(ARMS["A2C"])
-    memory.fold(observed(answer([A, B], T="1")))
+    memory.observe(observed(answer([A, B], T="1")))
     again = [fix("b", "y")]
-    actions = memory.fold(observed(answer(again, T="2"), sent(memory, "b")))
+    actions = memory.observe(observed(answer(again, T="2"), sent(memory, "b")))
 
     assert [(each.kind, each.key and each.key[1]) for each in actions] == [
         ("invalidate", "b"),
@@ -409,24 +410,24 @@ def test_a2c_keeps_what_passed_inside_a_refusal() -> None:
 
 def test_a2c_is_not_confirmed_by_a_response_that_did_not_consult_the_table() -> None:
     memory = memory_of(ARMS["A2C"])
-    memory.fold(observed(answer([A, fix("c", "x")], T="1", U="1")))
-    memory.fold(observed(answer(U="2"), sent(memory)))
+    memory.observe(observed(answer([A, fix("c", "x")], T="1", U="1")))
+    memory.observe(observed(answer(U="2"), sent(memory)))
 
     assert [(each.key[1], each.version) for each in memory.recall(task())] == [("a", "1"), ("c", "2")]
 
 
 def test_versions_read_invalidate_without_an_attempt() -> None:
     memory = memory_of(ARMS["A2V"])
-    memory.fold(observed(answer([A, fix("c", "x")], T="1", U="1")))
+    memory.observe(observed(answer([A, fix("c", "x")], T="1", U="1")))
 
-    assert kinds(memory.fold(VersionsRead({"T": "2", "U": "1"}))) == ["invalidate"]
+    assert kinds(memory.observe(VersionsRead(stamps={"T": "2", "U": "1"}))) == ["invalidate"]
     assert [each.key[1] for each in memory.recall(task())] == ["c"]
 
 
 def test_the_oracle_drops_exactly_what_is_not_true_even_under_the_same_version() -> None:
     memory = memory_of(ORACLE)
-    memory.fold(observed(answer([A, B, fix("c", "x")], T="1", U="1")))
-    actions = memory.fold(Truth({"T": ("1", {"a": "x", "b": "y"}), "U": ("2", {"c": "x"})}))
+    memory.observe(observed(answer([A, B, fix("c", "x")], T="1", U="1")))
+    actions = memory.observe(Truth(tables={"T": ("1", {"a": "x", "b": "y"}), "U": ("2", {"c": "x"})}))
 
     assert kinds(actions) == ["invalidate", "restamp"]
     assert [(each.key[1], each.version) for each in memory.recall(task())] == [("a", "1"), ("c", "2")]
@@ -434,8 +435,8 @@ def test_the_oracle_drops_exactly_what_is_not_true_even_under_the_same_version()
 
 def test_a_use_is_an_entry_carried_and_not_refused() -> None:
     memory = memory_of(ARMS["A2"])
-    memory.fold(observed(answer([A, B], T="1")))
-    memory.fold(observed(answer([fix("b", "x")], T="1"), sent(memory, "b")))
+    memory.observe(observed(answer([A, B], T="1")))
+    memory.observe(observed(answer([fix("b", "x")], T="1"), sent(memory, "b")))
 
     (held,) = memory.store.at(("place", "a"))
     assert held.uses == 1
@@ -444,8 +445,8 @@ def test_a_use_is_an_entry_carried_and_not_refused() -> None:
 
 def test_an_entry_dropped_by_the_same_response_is_not_used() -> None:
     memory = memory_of(ARMS["A2"])
-    memory.fold(observed(answer([A], T="1")))
-    actions = memory.fold(observed(answer(T="2"), sent(memory)))
+    memory.observe(observed(answer([A], T="1")))
+    actions = memory.observe(observed(answer(T="2"), sent(memory)))
 
     assert kinds(actions) == ["invalidate"]
     assert memory.store.least_used() is None
@@ -454,7 +455,7 @@ def test_an_entry_dropped_by_the_same_response_is_not_used() -> None:
 def test_an_observation_without_stamps_teaches_a_governed_arm_nothing() -> None:
     memory = memory_of(ARMS["A2"])
 
-    assert kinds(memory.fold(observed(answer([A])))) == ["refuse"]
+    assert kinds(memory.observe(observed(answer([A])))) == ["refuse"]
 
 
 # -- the table of arms ---------------------------------------------------------------------------------
@@ -492,7 +493,7 @@ def held_values(held: Iterable[Held]) -> list[Json]:
 def test_what_an_arm_lists_for_a_key_taught_x_then_y_then_x(name: str, listed: list[str]) -> None:
     memory = memory_of(ARMS[name])
     for value in ("x", "y", "x"):
-        memory.fold(observed(answer([fix("a", value)], T="1")))
+        memory.observe(observed(answer([fix("a", value)], T="1")))
 
     assert held_values(memory.store.at(("place", "a"))) == listed
 

@@ -12,7 +12,8 @@ from crossmem.contract import Json, Response, Suggestion, TableDiff, read_reload
 from crossmem.domains.base import Body, Domain, Keying, Task
 from crossmem.memory.arms import Arm
 from crossmem.memory.entry import Entry, Key, canonical_json
-from crossmem.memory.memory import Carried, Memory, Observation
+from crossmem.memory.events import Carried, Observation
+from crossmem.memory.memory import Memory
 from crossmem.memory.store import Held, Store
 
 TABLE_OF = {"a": "T", "b": "T", "c": "U", "d": None}

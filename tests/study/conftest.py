@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from filelock import FileLock
+from running import run_phase
 
-from crossmem import study
 from crossmem.api import tables_of
 from crossmem.domains import DOMAINS
 from crossmem.memory.arms import ARMS
@@ -54,7 +54,7 @@ def scripted(tmp_path_factory: pytest.TempPathFactory) -> Scripted:
             folder = root / sha256(name.encode()).hexdigest()[:16]
             with FileLock(f"{folder}.lock"), pytest.MonkeyPatch.context() as patch:
                 patch.setenv(RESULTS_VARIABLE, str(folder))
-                files = [*folder.glob("*.json")] or [study.run(phase, **given).path]
+                files = [*folder.glob("*.jsonl")] or [run_phase(phase, **given).path]
             known[name] = load(files[0])
         return known[name]
 

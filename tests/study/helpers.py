@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from crossmem.study import run
+from running import run_phase
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ ALL: dict[str, Any] = {"mock": True, "arms": ",".join(ARMS)}
 
 def replayed(**given: Any) -> Run:
     """Run Phase 1 with the scripted agent, all arms unless others are named."""
-    return run("phase1", **{**ALL, **given})
+    return run_phase("phase1", **{**ALL, **given})
 
 
 def outcome(of: Run, *arms: str) -> dict[str, list[dict[str, Any]]]:

@@ -5,25 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from running import events_of, rows_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crossmem.run.records import Event, Row
+    from crossmem.run.records import Row
     from crossmem.run.results import Run
 
 
 def rows(run: Run, line: str) -> list[Row]:
-    return [row for row in run.results.rows if row.arm == line]
+    return [row for row in rows_of(run) if row.arm == line]
 
 
-def events(run: Run, line: str, kind: str) -> list[Event]:
-    return [event for event in run.results.events if (event.arm, event.kind) == (line, kind)]
+def events(run: Run, line: str, kind: str) -> list[Any]:
+    return [event for event in events_of(run) if (event.arm, event.kind) == (line, kind)]
 
 
-def table_events(run: Run, line: str) -> list[Event]:
+def table_events(run: Run, line: str) -> list[Any]:
     """Return what an arm did about stamps, in order."""
     kinds = {"invalidate", "restamp"}
-    return [event for event in run.results.events if event.arm == line and event.kind in kinds]
+    return [event for event in events_of(run) if event.arm == line and event.kind in kinds]
 
 
 def where(run: Run, line: str, of: Callable[[Row], object]) -> list[int]:
@@ -34,7 +36,7 @@ def where(run: Run, line: str, of: Callable[[Row], object]) -> list[int]:
 def totals(run: Run) -> dict[str, int]:
     """Return the attempts of every line."""
     found: dict[str, int] = {}
-    for row in run.results.rows:
+    for row in rows_of(run):
         found[row.arm] = found.get(row.arm, 0) + row.attempts
     return found
 
@@ -64,7 +66,7 @@ class Kept:
 def kept_of(run: Run, line: str) -> dict[tuple[str, ...], Kept]:
     """Replay the event log of an arm that keeps one value a key; return what it ends with."""
     kept: dict[tuple[str, ...], Kept] = {}
-    for event in run.results.events:
+    for event in events_of(run):
         if event.arm != line:
             continue
         key = tuple(event.key or ())

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from running import attempts_of, events_of
 
 from crossmem import streams
 from crossmem.analysis import metrics
@@ -279,7 +280,7 @@ def test_no_key_holds_a_value_that_drifts(ladder: Run) -> None:
     tables = (tables_of("acme") / f"{CSM}.snapshots").glob("*.json")
     codes = {code for path in tables for code in read_table(path).rows.values()}
     assert len(codes) == 6
-    learned = [event for event in ladder.results.events if event.key]
+    learned = [event for event in events_of(ladder) if event.key]
     assert {part for event in learned for part in event.key or ()}.isdisjoint(codes)
     assert codes & {event.value for event in learned if isinstance(event.value, str)} == codes
     pointers = [part for event in learned for part in event.key or () if part.startswith("/")]
@@ -290,11 +291,11 @@ def test_every_key_is_one_of_the_contract_s(ladder: Run, refunds: Run) -> None:
     seen = {
         (key[0], len(key))
         for run in (ladder, refunds)
-        for event in run.results.events
+        for event in events_of(run)
         if (key := event.key)
     }
     assert seen == {("funding", 3), ("enterprise", 4), ("promo", 3), ("csm", 2), ("refund", 3)}
-    values = [e.value for e in ladder.results.events if e.key and e.key[0] == "promo"]
+    values = [e.value for e in events_of(ladder) if e.key and e.key[0] == "promo"]
     assert set(values) == {"GROW20", None}, "a replacement or a removal, never a list"
 
 
@@ -340,8 +341,8 @@ def test_declined_cards_fail_as_declined_and_one_refund_is_too_late(refunds: Run
 
 
 def test_a_decline_is_neither_a_violation_nor_a_lesson(refunds: Run) -> None:
-    assert not [event for event in refunds.results.events if event.episode in DECLINED]
-    for attempt in refunds.results.attempts:
+    assert not [event for event in events_of(refunds) if event.episode in DECLINED]
+    for attempt in attempts_of(refunds):
         if attempt.episode in DECLINED:
             assert attempt.status == 402
             assert "recovery_feedback" not in (attempt.response or {})
@@ -363,7 +364,7 @@ def test_memory_saves_the_second_attempt_where_a_reason_comes_again(refunds: Run
 def test_a_limit_is_no_lesson_for_the_governed_arms(refunds: Run) -> None:
     """An amount is this request's own: the server does not mark it cacheable."""
     for line in ORDER:
-        kinds = {each.kind for each in refunds.results.events if (each.arm, each.episode) == (line, 7)}
+        kinds = {each.kind for each in events_of(refunds) if (each.arm, each.episode) == (line, 7)}
         assert kinds == ({"admit"} if line in {"A1", "A1N", "LW"} else {"refuse"}), line
 
 
@@ -374,7 +375,7 @@ def intents(run: Run, line: str) -> dict[int, str]:
     """The payment that each refund of an arm was asked to give back."""
     return {
         attempt.episode: str((attempt.request or {})["payment_intent"])
-        for attempt in run.results.attempts
+        for attempt in attempts_of(run)
         if attempt.arm == line and "payment_intent" in (attempt.request or {})
     }
 
@@ -384,9 +385,9 @@ def test_every_refund_has_a_payment_of_its_own_and_no_memory_holds_one(refunds: 
     assert len(found) == 9 * len(ORDER)
     assert len(set(found)) == len(found)
     assert all(INTENT.fullmatch(intent) for intent in found)
-    held = [event.model_dump() for event in refunds.results.events]
+    held = [event.model_dump() for event in events_of(refunds)]
     assert not INTENT.search(json.dumps(held))
-    assert not INTENT.search(json.dumps([each.recalled for each in refunds.results.attempts]))
+    assert not INTENT.search(json.dumps([each.recalled for each in attempts_of(refunds)]))
 
 
 def journalled(journal: Path) -> list[dict[str, Any]]:
@@ -396,13 +397,12 @@ def journalled(journal: Path) -> list[dict[str, Any]]:
 
 KILLED = """
 import os, crossmem.run.episode as h
-from crossmem.study import run
 def episode(self, index, whole=h.Replay.episode):
     if index == 8 and self.memory.arm.name == "A2":
         os.kill(os.getpid(), 9)
     return whole(self, index)
 h.Replay.episode = episode
-run("acme", mock=True, stream="acme_refunds", arms="A0,A2")
+run_phase("acme", mock=True, stream="acme_refunds", arms="A0,A2")
 """
 
 
@@ -546,7 +546,7 @@ def test_refunds_whose_payment_cannot_be_made_fail_by_the_api_and_the_run_goes_o
             assert not row.cold_retry
             if row.family == "refund":
                 assert (row.total_tokens, row.recalled) == (0, 0), "the agent was not asked"
-    assert run.results.events == []
+    assert events_of(run) == []
     assert load(run.path) == run
     assert metrics.summary(run).loc["A2", "successes"] == 0
     assert SECRET not in run.path.read_text("utf-8")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from running import run_phase
 
 from crossmem import paths, settings
 from crossmem.cli import main
 from crossmem.errors import InputError
-from crossmem.study import run
 
 from .helpers import read, replayed, visible
 
@@ -67,7 +67,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_bad_parameter_is_refused_in_python(case: str, results: Path) -> None:
     given, said = BAD[case]
     with pytest.raises(InputError, match=said) as caught:
-        run("phase1", **{"mock": True, **given})
+        run_phase("phase1", **{"mock": True, **given})
     assert "\n" not in str(caught.value)
     assert not results.exists()
 
@@ -89,17 +89,17 @@ def test_a_bad_parameter_is_refused_in_python(case: str, results: Path) -> None:
 )
 def test_a_value_of_another_type_is_refused_by_name(name: str, value: object, results: Path) -> None:
     with pytest.raises(InputError, match=rf"^parameter {name} = "):
-        run("phase1", **{"mock": True, name: value})
+        run_phase("phase1", **{"mock": True, name: value})
 
 
 def test_an_unknown_phase_is_refused() -> None:
     with pytest.raises(InputError, match=r"unknown phase 'phase9'.* Choices: phase1"):
-        run("phase9", mock=True)
+        run_phase("phase9", mock=True)
 
 
 def test_without_any_parameter_the_three_ways_to_a_model_are_said(results: Path) -> None:
     with pytest.raises(InputError, match=r"mock=False asks for the live model .* Three ways on"):
-        run("phase1")
+        run_phase("phase1")
 
 
 def crossmem(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -214,7 +214,7 @@ def test_a_results_file_that_does_not_fit_is_refused(
     path = tmp_path / "given.json"
     path.write_text(written(good), encoding="utf-8")
     with pytest.raises(InputError, match=rf"^results: .*{said}") as caught:
-        run("phase1", results=str(path))
+        run_phase("phase1", results=str(path))
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -225,7 +225,7 @@ def test_a_results_file_that_is_none_is_refused(name: str, tmp_path: Path, resul
     (tmp_path / "folder").mkdir()
     (tmp_path / "binary.json").write_bytes(bytes(range(256)))
     with pytest.raises(InputError, match=rf"^results: .*{name}"):
-        run("phase1", results=str(tmp_path / name))
+        run_phase("phase1", results=str(tmp_path / name))
 
 
 def test_latest_takes_the_newest_that_fits_and_passes_over_the_rest(
@@ -242,12 +242,12 @@ def test_latest_takes_the_newest_that_fits_and_passes_over_the_rest(
     ):
         (results / name).write_text(text, encoding="utf-8")
         os.utime(results / name, (1_000_000 - age, 1_000_000 - age))
-    assert run("phase1", results="latest").path.name == "newer.json"
+    assert run_phase("phase1", results="latest").path.name == "newer.json"
 
 
 def test_latest_without_any_says_where_it_looked(results: Path) -> None:
     with pytest.raises(InputError, match=rf"no results file of phase1 on stream phase1 in {results}"):
-        run("phase1", results="latest")
+        run_phase("phase1", results="latest")
 
 
 def test_a_results_file_is_read_without_mock_by_path_name_or_stem(
@@ -257,7 +257,7 @@ def test_a_results_file_is_read_without_mock_by_path_name_or_stem(
     path = results / "mine.json"
     path.write_text(json.dumps(good), encoding="utf-8")
     for name in (str(path), "mine.json", "mine"):
-        assert run("phase1", mock=False, results=name).path == path
+        assert run_phase("phase1", mock=False, results=name).path == path
     assert visible(results) == ["mine.json"]
 
 

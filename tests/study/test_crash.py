@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-RUN = "from crossmem.study import run; print(run('phase1', **json.loads(sys.argv[1])).path)"
+RUN = "from crossmem.study import run; print(run_phase('phase1', **json.loads(sys.argv[1])).path)"
 KILL = "os.kill(os.getpid(), 9)"
 
 

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from running import rows_of
 
 from crossmem.analysis import figures, findings, metrics, notices
 from crossmem.analysis.prose import Prose, count
@@ -135,7 +136,7 @@ def test_an_a2d_that_saves_nothing_is_said_to_and_what_it_cost(
 ) -> None:
     """The rows of A2D are another arm's, so that they are as good as A2's, or worse."""
     run = scripted("phase2", pattern="v2")
-    others = [row for row in run.results.rows if row.arm != "A2D"]
+    others = [row for row in rows_of(run) if row.arm != "A2D"]
     theirs = [row.model_copy(update={"arm": "A2D"}) for row in others if row.arm == against]
     worse = Run(run.path, run.results.model_copy(update={"rows": others + theirs}))
     said = sentence(worse, r"A2D \(diff-aware\) against A2")
@@ -222,7 +223,7 @@ def test_false_invalidation_is_said_where_nothing_went_stale_and_only_there(run:
     assert (said is not None) == (run.config["pattern"] == "churn")
     if said is None:
         return
-    assert not any(row.stale_attempt for row in run.results.rows)
+    assert not any(row.stale_attempt for row in rows_of(run))
     attempts = totals(run)
     entries, cost = re.search(r"cost A2 (\d+) good entries and (\d+) attempts", said).groups()  # type: ignore[union-attr]
     assert int(entries) == len(events(run, "A2", "invalidate"))

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from running import attempts_of, rows_of
 
 from crossmem.errors import InputError
 from crossmem.run import history, results
@@ -23,7 +24,7 @@ def test_at_every_episode_it_has_the_size_that_the_row_says(scripted: Scripted, 
     arms = ALL if phase == "phase3" else ALL.replace("A2D,", "")
     run = scripted(phase, arms=arms)
     for arm in run.arms:
-        for row in [each for each in run.results.rows if each.arm == arm][::7]:
+        for row in [each for each in rows_of(run) if each.arm == arm][::7]:
             memory = history.memory(run, arm, row.index + 1)
             assert (memory.store.count, memory.store.bytes) == (row.entries, row.bytes), (
                 arm,
@@ -37,7 +38,7 @@ def test_it_recalls_what_was_recalled_then(scripted: Scripted) -> None:
     run = scripted("phase3", arms=ALL)
     stream = streams.load("phase3_m1")
     told = set()
-    for attempt in run.results.attempts:
+    for attempt in attempts_of(run):
         if attempt.attempt == 1 and (attempt.told or attempt.episode % 5 == 0):
             memory = history.asked(run, attempt.arm, attempt.episode)
             found = memory.recall(stream.episodes[attempt.episode].task)

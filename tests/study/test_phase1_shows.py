@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from running import attempts_of, events_of, rows_of
 
 from crossmem import streams
 from crossmem.paths import RESULTS_VARIABLE
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from crossmem.domains.base import Keying
-    from crossmem.run.records import Event, Row
+    from crossmem.run.records import Row
     from crossmem.run.results import Run
 
     Runs = dict[Keying, Run]
@@ -63,11 +64,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 
 def rows(run: Run, arm: str) -> list[Row]:
-    return [row for row in run.results.rows if row.arm == arm]
+    return [row for row in rows_of(run) if row.arm == arm]
 
 
-def events(run: Run, arm: str, kind: str) -> list[Event]:
-    return [event for event in run.results.events if (event.arm, event.kind) == (arm, kind)]
+def events(run: Run, arm: str, kind: str) -> list[Any]:
+    return [event for event in events_of(run) if (event.arm, event.kind) == (arm, kind)]
 
 
 def where(run: Run, arm: str, of: Callable[[Row], object]) -> list[int]:
@@ -198,7 +199,7 @@ def test_governed_arms_never_admit_a_value_that_belongs_to_one_request(
     keying: Keying, runs: Runs
 ) -> None:
     run = runs[keying]
-    family = {row.index: row.family for row in run.results.rows}
+    family = {row.index: row.family for row in rows_of(run)}
 
     def admitted(arm: str) -> set[str]:
         kinds = ("admit", "relearn")
@@ -215,7 +216,7 @@ def test_governed_arms_never_admit_a_value_that_belongs_to_one_request(
 
 @pytest.mark.parametrize("keying", KEYINGS)
 def test_tokens_are_estimated_and_add_up(keying: Keying, runs: Runs) -> None:
-    for row in runs[keying].results.rows:
+    for row in rows_of(runs[keying]):
         assert row.tokens_source == "estimated"
         parts = (row.input_tokens, row.output_tokens, row.cache_read_tokens, row.cache_write_tokens)
         assert row.total_tokens == sum(parts) > 0
@@ -224,17 +225,17 @@ def test_tokens_are_estimated_and_add_up(keying: Keying, runs: Runs) -> None:
 def test_a_row_counts_the_attempts_that_are_recorded(runs: Runs) -> None:
     run = runs["request"]
     counted: dict[tuple[str, int], int] = {}
-    for attempt in run.results.attempts:
+    for attempt in attempts_of(run):
         place = (attempt.arm, attempt.episode)
         counted[place] = counted.get(place, 0) + 1
         assert attempt.attempt == counted[place]
-    assert counted == {(row.arm, row.index): row.attempts for row in run.results.rows}
+    assert counted == {(row.arm, row.index): row.attempts for row in rows_of(run)}
 
 
 def test_a_stale_attempt_can_be_opened_and_read_later(runs: Runs) -> None:
     attempt = next(
         each
-        for each in runs["request"].results.attempts
+        for each in attempts_of(runs["request"])
         if (each.arm, each.episode, each.attempt) == ("A2", DRIFT, 1)
     )
     (carried,) = attempt.carried

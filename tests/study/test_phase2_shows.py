@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from running import attempts_of, rows_of
 
 from crossmem import streams
 from crossmem.api import tables_of
@@ -49,7 +50,7 @@ def test_attempts_and_stale_attempts_are_those_of_the_simulation(
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_episode_succeeds_and_has_its_row(pattern: str, keying: str, scripted: Scripted) -> None:
     run = scripted("phase2", pattern=pattern, keying=keying)
-    assert [*dict.fromkeys(row.arm for row in run.results.rows)] == [*LINES]
+    assert [*dict.fromkeys(row.arm for row in rows_of(run))] == [*LINES]
     for line in LINES:
         mine = rows(run, line)
         assert [row.index for row in mine] == list(range(24))
@@ -66,7 +67,7 @@ def test_the_oracle_never_carries_what_does_not_hold(
     assert not any(r.stale_attempt or r.outdated_use or r.poisoned for r in rows(run, "oracle"))
     verdicts = {
         each.verdict
-        for attempt in run.results.attempts
+        for attempt in attempts_of(run)
         for each in attempt.carried
         if attempt.arm == "oracle"
     }
@@ -231,7 +232,7 @@ def test_churn_costs_a2_what_false_invalidation_costs_and_a2d_nothing(
     assert events(run, "A2D", "invalidate") == []
     assert len(events(run, "A2D", "restamp")) == 1
     assert len(events(run, "A2", "invalidate")) == 2
-    assert not any(row.stale_attempt for row in run.results.rows)
+    assert not any(row.stale_attempt for row in rows_of(run))
 
 
 def test_churn_a2c_restamps_what_was_carried_and_drops_what_was_not(scripted: Scripted) -> None:
@@ -321,5 +322,5 @@ def test_sonnet_under_append_needs_as_many_attempts_as_without_memory(scripted: 
 
 def test_sonnet_under_amendment_equals_haiku_row_by_row(scripted: Scripted) -> None:
     haiku, sonnet = (scripted("phase2", model=model) for model in ("haiku", "sonnet"))
-    for ours, theirs in zip(haiku.results.rows, sonnet.results.rows, strict=True):
+    for ours, theirs in zip(rows_of(haiku), rows_of(sonnet), strict=True):
         assert ours.model_dump(exclude={"latency_s"}) == theirs.model_dump(exclude={"latency_s"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from running import rows_of
 
 from crossmem.analysis import metrics
 from crossmem.memory.arms import ARMS
@@ -153,7 +154,7 @@ def test_the_oracle_carries_nothing_that_does_not_hold(keying: str, scripted: Sc
 def test_memory_is_worth_nothing_to_sonnet_under_append(scripted: Scripted) -> None:
     run = scripted("phase3", model="sonnet", hint_style="append")
     assert set(totals(run).values()) == {92}
-    assert not any(row.stale_attempt or row.poisoned for row in run.results.rows)
+    assert not any(row.stale_attempt or row.poisoned for row in rows_of(run))
     assert any(row.recalled for row in rows(run, "A2D"))
 
 

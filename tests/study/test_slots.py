@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from bs4 import BeautifulSoup
+from running import attempts_of, events_of
 
 from crossmem import streams
 from crossmem.analysis import metrics, slots
@@ -87,9 +88,9 @@ def test_a_slot_is_made_of_the_rows_attempts_and_events_of_the_file(m1: Run) -> 
     for slot in shown:
         of = (slot.row.arm, slot.row.index)
         assert [step.attempt for step in slot.steps] == [
-            each for each in m1.results.attempts if (each.arm, each.episode) == of
+            each for each in attempts_of(m1) if (each.arm, each.episode) == of
         ]
-        assert slot.events == [each for each in m1.results.events if (each.arm, each.episode) == of]
+        assert slot.events == [each for each in events_of(m1) if (each.arm, each.episode) == of]
         assert slot.outcome == metrics.outcome_of(slot.row)
         assert len(slot.recalled) == slot.row.recalled
         assert slot.row.stale_attempt == ("stale" in [each["worth"] for each in slot.recalled])

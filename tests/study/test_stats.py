@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+from running import rows_of
 
 from crossmem.analysis import figures, findings, metrics, notices, slots, stats, tables
 from crossmem.analysis.prose import Prose
@@ -66,8 +67,8 @@ def measured(scripted: Scripted, tmp_path: Path) -> Measured:
 def per_replicate(run: Run, arm: str, figure: str) -> list[float]:
     """A figure per replicate, from the rows of the file alone."""
     found = []
-    for replicate in sorted({row.replicate for row in run.results.rows}):
-        mine = [r for r in run.results.rows if (r.arm, r.replicate) == (arm, replicate)]
+    for replicate in sorted({row.replicate for row in rows_of(run)}):
+        mine = [r for r in rows_of(run) if (r.arm, r.replicate) == (arm, replicate)]
         successes = sum(row.success for row in mine)
         found.append(
             {
@@ -142,7 +143,7 @@ def test_pairing_matters(measured: Measured) -> None:
 
 def test_replicates_are_paired_by_their_number_and_not_by_their_place(measured: Measured) -> None:
     run = measured(6)
-    turned = [*reversed(run.results.rows)]
+    turned = [*reversed(rows_of(run))]
     again = Run(run.path, run.results.model_copy(update={"rows": turned}))
     pd.testing.assert_frame_equal(stats.differences(run), stats.differences(again))
 

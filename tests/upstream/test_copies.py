@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from running import run_phase
 
 from crossmem.errors import InputError
-from crossmem.study import run
 from crossmem.upstream import tree
 
 from .conftest import Builder
@@ -214,7 +214,7 @@ def test_a_link_out_of_the_tree_or_to_nowhere_is_refused_before_anything_is_copi
     (outside / "file").write_text("mine")
     (repository / "loop").symlink_to(target.format(outside=outside))
     with pytest.raises(InputError, match=r"loop leads out of the checkout, or nowhere"):
-        run("phase1", mock=True, arms="A0", api=str(repository))
+        run_phase("phase1", mock=True, arms="A0", api=str(repository))
     assert not results.exists()
     assert (outside / "file").read_text() == "mine"
 
@@ -243,7 +243,7 @@ def test_a_table_that_is_a_link_is_swapped_where_the_app_reads_it(
     table.symlink_to("../real/brands.json")
     commit(repository)
     before = state(repository)
-    played = run("phase1", mock=True, arms="A0,LW", api=str(repository))
+    played = run_phase("phase1", mock=True, arms="A0,LW", api=str(repository))
     assert played.rows.groupby("arm")["attempts"].sum().to_dict() == {"A0": 46, "LW": 37}
     assert state(repository) == before
 

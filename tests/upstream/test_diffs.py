@@ -14,7 +14,7 @@ from crossmem.api import tables as server
 from crossmem.api import tables_of
 from crossmem.client import ApiClient
 from crossmem.contract import TableDiff, read_reload
-from crossmem.run.table_files import Layout, Table, World, difference
+from crossmem.run.table_files import Layout, Table, TableFiles, difference
 
 words = st.sampled_from("abcdefg")
 lists = st.dictionaries(words, st.lists(words, max_size=4), min_size=1, max_size=5)
@@ -78,7 +78,7 @@ class Reloading(ApiClient):
         return read_reload({"reloaded": list(self.told)})
 
 
-def world(folder: Path, member: str = "version", **more: Any) -> World:
+def world(folder: Path, member: str = "version", **more: Any) -> TableFiles:
     """Two editions of a table in words of their own, neither of which says its name."""
     (folder / "t/old").mkdir(parents=True)
     for path, version, rows in (
@@ -86,7 +86,7 @@ def world(folder: Path, member: str = "version", **more: Any) -> World:
         ("t/old/next.json", more.get("second", "2"), {"a": ["z"], "b": ["y"]}),
     ):
         (folder / path).write_text(json.dumps({member: version, "rows": rows, "licence": "CC0"}))
-    return World(Layout(folder, "{table}/now.json", "{table}/old/{name}.json", member), ["t"])
+    return TableFiles(Layout(folder, "{table}/now.json", "{table}/old/{name}.json", member), ["t"])
 
 
 SAID = {"table": "t", "from_version": "1", "to_version": "2"}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from live.fakes import Provider, providing
 from live.helpers import KEY, SHORT, short, start
+from running import run_phase
 
 from crossmem import streams
-from crossmem.study import run
 
 from .conftest import Builder, nobody_left
 from .foreign import ODD, PACKAGE, PLAIN, Plan, facts
@@ -36,8 +36,8 @@ def test_a_live_run_over_a_checkout_gives_the_rows_of_one_over_the_embedded_api(
     plan: Plan, watched: Builder, provider: Provider, results: Path
 ) -> None:
     given = {"model": "haiku", "arms": "A0,A2"}
-    theirs = run("phase1", api=str(watched(plan)), **given)
-    ours = run("phase1", **given)
+    theirs = run_phase("phase1", api=str(watched(plan)), **given)
+    ours = run_phase("phase1", **given)
     columns = ["arm", "index", "attempts", "success", "stale_attempt", "recalled", "entries"]
     assert theirs.rows[columns].equals(ours.rows[columns])
     assert theirs.config["preflight"]
@@ -60,5 +60,5 @@ def test_the_copy_of_a_preflight_that_was_killed_is_removed_by_the_next_run(
     nobody_left(results)
     (probe,) = (results / ".runs").iterdir()
     assert (probe / "tables/app/main.py").is_file()
-    run("phase1", mock=True, arms="A0")
+    run_phase("phase1", mock=True, arms="A0")
     assert list((results / ".runs").iterdir()) == []

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from running import run_phase
 
 from crossmem import paths
 from crossmem.errors import InputError
 from crossmem.run.results import Run
-from crossmem.study import run
 
 from .conftest import Builder, nobody_left
 from .foreign import ACME, PLAIN, facts
@@ -26,7 +26,7 @@ def log_of(played: Run, arm: str = "A0") -> Path:
 
 def test_the_app_runs_in_a_group_of_its_own_over_its_copy(watched: Builder, results: Path) -> None:
     repository = watched(PLAIN)
-    played = run("phase1", mock=True, arms="A0", api=str(repository))
+    played = run_phase("phase1", mock=True, arms="A0", api=str(repository))
     said = facts(log_of(played))
     copy = results / ".runs" / played.path.stem / "tables" / "A0-0"
     assert said["file"] == str(copy / "app/main.py")
@@ -46,7 +46,7 @@ def test_nothing_of_the_checkout_is_on_the_path_even_if_a_person_put_it_there(
     repository = watched(PLAIN)
     monkeypatch.setenv("PYTHONPATH", str(repository))
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
-    played = run("phase1", mock=True, arms="A0", api=str(repository))
+    played = run_phase("phase1", mock=True, arms="A0", api=str(repository))
     said = facts(log_of(played))
     assert not said["file"].startswith(str(repository))
     assert said["path"].index(str(repository)) > 0
@@ -58,7 +58,7 @@ def test_a_src_layout_is_started_where_the_profile_says(watched: Builder, result
     for cwd in (".", "tables"):
         toml = plan.toml.replace("[tables]", f'cwd = "{cwd}"\n[tables]')
         repository.with_name("theirs.toml").write_text(toml)
-        played = run("phase1", mock=True, arms="A0", api=str(repository))
+        played = run_phase("phase1", mock=True, arms="A0", api=str(repository))
         said = facts(log_of(played))
         copy = results / ".runs" / played.path.stem / "tables" / "A0-0"
         assert (said["path"][0], said["cwd"]) == (str(copy / "src"), str(copy / cwd).removesuffix("/."))
@@ -78,7 +78,7 @@ def test_no_key_reaches_a_recipe_app(watched: Builder, monkeypatch: pytest.Monke
     for name, value in secrets.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HARMLESS", "kept")
-    played = run("phase1", mock=True, arms="A0", api=str(watched(PLAIN)))
+    played = run_phase("phase1", mock=True, arms="A0", api=str(watched(PLAIN)))
     given = facts(log_of(played))["environment"]
     assert not secrets.keys() & given.keys()
     assert given["HARMLESS"] == "kept"
@@ -90,7 +90,7 @@ def test_the_acme_app_gets_the_stripe_key_and_the_stand_in(
 ) -> None:
     for name, value in {**SECRETS, "STRIPE_API_KEY": STRIPE}.items():
         monkeypatch.setenv(name, value)
-    played = run("acme", stream="acme_sanity", mock=True, arms="A0", api=str(watched(ACME)))
+    played = run_phase("acme", stream="acme_sanity", mock=True, arms="A0", api=str(watched(ACME)))
     said = facts(log_of(played))
     assert said["compat"]
     compat = said["path"].index(str(paths.root() / "acme_compat"))
@@ -109,7 +109,7 @@ def test_a_key_that_is_not_of_test_mode_is_refused_before_anything_starts(
 ) -> None:
     monkeypatch.setenv("STRIPE_API_KEY", key)
     with pytest.raises(InputError, match=r"STRIPE_API_KEY holds") as caught:
-        run("acme", stripe=stripe, mock=True, arms="A0", api=str(watched(ACME)))
+        run_phase("acme", stripe=stripe, mock=True, arms="A0", api=str(watched(ACME)))
     assert key == "x" or key not in str(caught.value)
     assert not results.exists()
 
@@ -118,7 +118,7 @@ def test_an_acme_app_without_its_key_says_so_in_its_last_lines(watched: Builder,
     from crossmem.errors import CrossmemError
 
     with pytest.raises(CrossmemError, match="STRIPE_API_KEY is not set; it must hold a test-mode key"):
-        run("acme", stream="acme_sanity", mock=True, arms="A0", api=str(watched(ACME)))
+        run_phase("acme", stream="acme_sanity", mock=True, arms="A0", api=str(watched(ACME)))
 
 
 def test_a_virtual_environment_given_as_a_relative_path_is_the_one_that_runs(
@@ -132,7 +132,7 @@ def test_a_virtual_environment_given_as_a_relative_path_is_the_one_that_runs(
     repository = watched(PLAIN)
     for given in ("bin/their-python", "their-python"):
         monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-        played = run("phase1", mock=True, arms="A0", api=repository.name, api_python=given)
+        played = run_phase("phase1", mock=True, arms="A0", api=repository.name, api_python=given)
         assert facts(log_of(played))["environment"]["WRAPPED"] == "1"
 
 
@@ -141,15 +141,15 @@ def test_the_log_of_a_resumed_run_keeps_what_was_said_before(watched: Builder, r
 
     repository = watched(PLAIN, die_at=40)
     with pytest.raises(CrossmemError, match="the last words of this app"):
-        run("phase1", mock=True, arms="A0", api=str(repository))
-    played = run("phase1", mock=True, arms="A0", api=str(repository), resume=True)
+        run_phase("phase1", mock=True, arms="A0", api=str(repository))
+    played = run_phase("phase1", mock=True, arms="A0", api=str(repository), resume=True)
     text = log_of(played).read_text()
     assert "the last words of this app" in text
     assert text.count("FACTS ") == 2
 
 
 def test_an_app_that_takes_its_time_is_waited_for(watched: Builder) -> None:
-    played = run("phase1", mock=True, arms="A0", api=str(watched(PLAIN, slow=1.5)))
+    played = run_phase("phase1", mock=True, arms="A0", api=str(watched(PLAIN, slow=1.5)))
     assert played.rows["success"].all()
 
 
@@ -174,7 +174,7 @@ def test_no_more_servers_run_at_once_than_asked_for(
 
     monkeypatch.setattr(process, "_ready", begun)
     monkeypatch.setattr(process, "_end", ended)
-    run("phase1", mock=True, arms="A0,A1,A2,LW", api=str(watched(PLAIN)), max_concurrency=2)
+    run_phase("phase1", mock=True, arms="A0,A1,A2,LW", api=str(watched(PLAIN)), max_concurrency=2)
     assert most == 2
 
 
@@ -184,7 +184,7 @@ def test_a_port_of_the_profile_is_used_by_one_arm_after_the_other(
     repository = watched(PLAIN)
     toml = PLAIN.toml.replace("[tables]", f"port = {free_port}\n[tables]")
     repository.with_name("theirs.toml").write_text(toml)
-    played = run("phase1", mock=True, arms="A0,A1,A2", api=str(repository))
+    played = run_phase("phase1", mock=True, arms="A0,A1,A2", api=str(repository))
     assert played.rows["success"].all()
     assert {facts(log_of(played, arm))["arguments"][3] for arm in played.arms} == {str(free_port)}
     nobody_left(results, within_s=0)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from running import run_phase
 
 from crossmem.client import Routes
 from crossmem.errors import InputError
-from crossmem.study import run
 from crossmem.upstream.profile import Profile, load
 
 from .conftest import Builder
@@ -180,7 +180,7 @@ def test_a_bad_profile_is_refused_in_one_line_before_anything_starts(
     text, said = BAD[case]
     (repository / "upstream.toml").write_text(text)
     with pytest.raises(InputError, match=said) as caught:
-        run("phase1", mock=True, arms="A0", api=str(repository))
+        run_phase("phase1", mock=True, arms="A0", api=str(repository))
     assert "\n" not in str(caught.value).rstrip()
     assert not results.exists()
 
@@ -200,17 +200,17 @@ def test_tables_that_git_ignores_are_said_to_need_an_include(made: Builder, resu
     settings.write_text(settings.read_text().replace('"tables/', '"var/'))
     (repository / "upstream.toml").write_text(toml)
     with pytest.raises(InputError, match=r"celiac_brands\.json is ignored by git; name it under `incl"):
-        run("phase1", mock=True, arms="A0", api=str(repository))
+        run_phase("phase1", mock=True, arms="A0", api=str(repository))
     (repository / "upstream.toml").write_text(f'include = ["var"]\n{toml}')
-    assert run("phase1", mock=True, arms="A0", api=str(repository)).rows["attempts"].sum() == 46
+    assert run_phase("phase1", mock=True, arms="A0", api=str(repository)).rows["attempts"].sum() == 46
 
 
 def test_a_profile_beside_the_checkout_leaves_it_alone(watched: Builder, tmp_path: Path) -> None:
     repository = watched(replace(ODD, profile=False), name="my-apis")
     with pytest.raises(InputError, match="no snapshots of a table"):
-        run("phase1", mock=True, arms="A0", api=str(repository))
+        run_phase("phase1", mock=True, arms="A0", api=str(repository))
     (tmp_path / "my-apis.toml").write_text(ODD.toml)
-    played = run("phase1", mock=True, arms="A0", api=str(repository))
+    played = run_phase("phase1", mock=True, arms="A0", api=str(repository))
     assert played.config["api"]["dirty"] is False
     assert played.config["api"]["profile"]["server"]["token_variable"] == "SVC_TOKEN"
 
@@ -232,7 +232,7 @@ def test_values_of_the_apps_environment_are_given_to_it_and_never_written_down(
     shutil.copytree(repository, repository.with_name("second"))
     (repository.with_name("second") / "upstream.toml").unlink()
     beside.write_text(plan.toml.replace("[tables]", 'env = { DATABASE = "pw-9137-hidden" }\n[tables]'))
-    played = run("phase1", mock=True, arms="A0", api=str(repository.with_name("second")))
+    played = run_phase("phase1", mock=True, arms="A0", api=str(repository.with_name("second")))
     assert played.config["api"]["profile"]["server"]["env"] == ["DATABASE"]
     assert "pw-9137-hidden" not in played.path.read_text()
     said = facts(results / f"{played.path.stem}.logs" / "A0-0.log")
@@ -275,7 +275,7 @@ def test_a_usual_layout_is_discovered(place: str, made: Builder) -> None:
 
 def test_a_discovered_src_layout_runs(watched: Builder) -> None:
     repository = watched(replace(PLAIN, path="src", module="kitchen/web.py"))
-    played = run("phase1", mock=True, arms="A0", api=str(repository))
+    played = run_phase("phase1", mock=True, arms="A0", api=str(repository))
     assert played.rows["attempts"].sum() == 46
 
 

@@ -7,18 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from running import run_phase
 
 from crossmem.analysis import notices
 from crossmem.errors import InputError
 from crossmem.run.results import Run
-from crossmem.study import run
 
 from .conftest import Builder
 from .foreign import ACME, PLAIN, commit, git
 
 
 def played(api: Path, phase: str = "phase1", **given: object) -> Run:
-    return run(phase, **{"mock": True, "arms": "A0", "api": str(api), **given})
+    return run_phase(phase, **{"mock": True, "arms": "A0", "api": str(api), **given})
 
 
 def notice(of: Run) -> str:

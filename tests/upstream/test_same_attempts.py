@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from crossmem.study import run
+from running import attempts_of, run_phase
 
 from .foreign import ACME, ODD, PACKAGE, PLAIN, SRC, Plan, facts
 
@@ -45,7 +44,9 @@ def test_a_foreign_api_gives_the_attempts_of_the_contract(
     if plan.sandbox:
         monkeypatch.setenv("STRIPE_API_KEY", "sk_test_4eC39HqLyjWDarjtT1zdp7dc")
     repository = watched(plan)
-    played = run(phase, **{"mock": True, "api": str(repository), "arms": ",".join(expected), **given})
+    played = run_phase(
+        phase, **{"mock": True, "api": str(repository), "arms": ",".join(expected), **given}
+    )
     rows = played.rows[played.rows["arm"] != "oracle"]
     assert rows.groupby("arm")["attempts"].sum().to_dict() == expected
     assert rows["success"].all()
@@ -58,8 +59,8 @@ def test_a_foreign_api_gives_the_attempts_of_the_contract(
 @pytest.mark.slow
 def test_every_row_equals_the_embedded_apis(watched: Builder) -> None:
     """Not only the sums: recalls, entries, bytes and stale attempts, episode by episode."""
-    theirs = run("phase2", mock=True, arms="A1,A2,A2D,A3,LWG", api=str(watched(ODD))).rows
-    ours = run("phase2", mock=True, arms="A1,A2,A2D,A3,LWG").rows
+    theirs = run_phase("phase2", mock=True, arms="A1,A2,A2D,A3,LWG", api=str(watched(ODD))).rows
+    ours = run_phase("phase2", mock=True, arms="A1,A2,A2D,A3,LWG").rows
     told = ["latency_s", *(name for name in ours.columns if "tokens" in name)]
     assert theirs.drop(columns=told).equals(ours.drop(columns=told))
 
@@ -69,8 +70,8 @@ def test_the_words_of_the_acme_app_are_taken_from_the_copy_and_its_companion_is_
 ) -> None:
     monkeypatch.setenv("STRIPE_API_KEY", "sk_test_4eC39HqLyjWDarjtT1zdp7dc")
     repository = watched(ACME)
-    played = run("acme", stream="acme_sanity", mock=True, arms="A2", api=str(repository))
-    sent = [each for each in played.results.attempts if each.arm == "A2"]
+    played = run_phase("acme", stream="acme_sanity", mock=True, arms="A2", api=str(repository))
+    sent = [each for each in attempts_of(played) if each.arm == "A2"]
     seen = {each.response["table_versions"].get("promo_eligibility") for each in sent if each.response}
     assert {"1.0.0+0", "1.0.0+1"} <= seen
     said = facts(results / f"{played.path.stem}.logs" / "A2-0.log")

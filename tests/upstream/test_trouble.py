@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from running import run_phase
 
 from crossmem.errors import CrossmemError, InputError
-from crossmem.study import run
 from crossmem.upstream import process, tree
 
 from .conftest import Builder, nobody_left
@@ -22,7 +22,7 @@ from .foreign import ODD, PACKAGE, PLAIN, SRC
 
 def refused(said: str, **given: Any) -> str:
     with pytest.raises(InputError, match=said) as caught:
-        run("phase1", **{"mock": True, "arms": "A0", **given})
+        run_phase("phase1", **{"mock": True, "arms": "A0", **given})
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -64,7 +64,7 @@ def test_an_app_that_does_not_start_shows_its_last_lines_and_leaves_nothing(
     said, code = START[trouble]
     how: dict[str, Any] = {trouble: True}
     with pytest.raises(CrossmemError) as caught:
-        run("phase1", mock=True, arms="A0,A1,A2", api=str(watched(PLAIN, **how)))
+        run_phase("phase1", mock=True, arms="A0,A1,A2", api=str(watched(PLAIN, **how)))
     assert str(caught.value).startswith(f"the API did not start (exit {code}); the last lines of ")
     assert said in str(caught.value)
     assert "resume" not in str(caught.value)
@@ -82,7 +82,7 @@ def test_an_app_that_never_answers_is_given_up(
     with pytest.raises(
         CrossmemError, match=r"the API did not answer within 0 s; the last lines of A0-0"
     ):
-        run("phase1", mock=True, arms="A0", api=str(watched(PLAIN, slow=30)))
+        run_phase("phase1", mock=True, arms="A0", api=str(watched(PLAIN, slow=30)))
     nobody_left(results, within_s=0)
     assert list((results / ".runs").iterdir()) == []
 
@@ -92,7 +92,7 @@ def test_an_app_whose_name_is_wrong_is_shown_uvicorns_words(made: Builder, resul
     toml = repository / "upstream.toml"
     toml.write_text(toml.read_text().replace("main:app", "main:application"))
     with pytest.raises(CrossmemError, match='Attribute "application" not found'):
-        run("phase1", mock=True, arms="A0", api=str(repository))
+        run_phase("phase1", mock=True, arms="A0", api=str(repository))
     nobody_left(results, within_s=0)
 
 
@@ -103,7 +103,7 @@ def test_a_wrong_token_variable_stops_the_run_at_the_reload_with_the_status(
     toml = repository / "upstream.toml"
     toml.write_text(toml.read_text().replace("X-Other", "X-Wrong"))
     with pytest.raises(CrossmemError, match=r"the server did not reload its tables: 403"):
-        run("phase1", mock=True, arms="A0", api=str(repository))
+        run_phase("phase1", mock=True, arms="A0", api=str(repository))
     assert not list(results.glob(".runs/*/tables/*"))
 
 
@@ -127,7 +127,7 @@ def test_a_file_that_is_no_table_is_refused(text: str, made: Builder, results: P
 def test_an_empty_table_has_no_shape_to_differ_in(made: Builder) -> None:
     repository = made()
     (repository / "tables/incompatible_ingredients.json").write_text('{"version": "1", "rows": {}}')
-    played = run("phase1", mock=True, arms="A0", api=str(repository))
+    played = run_phase("phase1", mock=True, arms="A0", api=str(repository))
     assert played.rows["success"].all()
 
 
@@ -187,10 +187,10 @@ def test_a_large_checkout_is_said_before_it_is_copied(
         copy(*given)
 
     monkeypatch.setattr(tree, "copy", seen)
-    run("phase1", mock=True, arms="A0,A2", api=str(repository))
+    run_phase("phase1", mock=True, arms="A0,A2", api=str(repository))
     assert "theirs holds 0 MB, and 2 private copies are made of it" in said[0]
     monkeypatch.setattr(tree, "LARGE", 10**9)
-    run("phase1", mock=True, arms="A0", api=str(repository))
+    run_phase("phase1", mock=True, arms="A0", api=str(repository))
     assert "private copies" not in capsys.readouterr().err
 
 
@@ -216,12 +216,12 @@ def test_an_endpoint_for_versions_that_tells_none_is_no_silent_a2(made: Builder,
     toml = repository / "upstream.toml"
     toml.write_text(toml.read_text().replace("/meta/versions", "/nowhere"))
     with pytest.raises(CrossmemError, match=r"the API tells no versions: GET /nowhere gave 404"):
-        run("phase1", mock=True, arms="A2V", api=str(repository))
+        run_phase("phase1", mock=True, arms="A2V", api=str(repository))
 
 
 @pytest.mark.parametrize("plan", [SRC, PACKAGE])
 def test_an_arm_that_reads_versions_runs_where_there_are_some(plan: Any, watched: Builder) -> None:
-    played = run("phase1", mock=True, arms="A2V", api=str(watched(plan)))
+    played = run_phase("phase1", mock=True, arms="A2V", api=str(watched(plan)))
     assert played.rows["attempts"].sum() == 35
     assert not played.rows["stale_attempt"].any()
 
@@ -235,7 +235,7 @@ def test_an_app_that_does_not_follow_its_table_files_is_noticed(
         r"celiac_brands is at 1\.0\.0, its table file that it is at 2\.0\.0: it reads other files than"
     )
     with pytest.raises(CrossmemError, match=said):
-        run("phase1", mock=True, arms="A0", api=str(watched(PLAIN, **how)))
+        run_phase("phase1", mock=True, arms="A0", api=str(watched(PLAIN, **how)))
 
 
 # -- the same in a report ------------------------------------------------------------------------

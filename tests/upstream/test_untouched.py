@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import journals
 import psutil
 import pytest
+from running import run_phase
 
 from crossmem.errors import CrossmemError, InputError
 from crossmem.paths import RESULTS_VARIABLE
 from crossmem.run import results as results_files
-from crossmem.study import run
 
 from .conftest import Builder, nobody_left
 from .foreign import ODD, PLAIN, build, servers, state
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 SHORT = "import crossmem.upstream.process as p\np.END_S = 0.3"
-RUN = "from crossmem.study import run; print(run('phase1', **json.loads(sys.argv[1])).path)"
+RUN = "from crossmem.study import run; print(run_phase('phase1', **json.loads(sys.argv[1])).path)"
 KILL = "os.kill(os.getpid(), 9)"
 ARMS = "A0,A2D"
 STUBBORN: dict[str, Any] = {"ignore_sigterm": True, "grandchild": True}
@@ -55,7 +55,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(RESULTS_VARIABLE, str(folder / "results"))
         repository = build(folder / "theirs", ODD)
-        return outcome(run("phase1", mock=True, arms=ARMS, api=str(repository)))
+        return outcome(run_phase("phase1", mock=True, arms=ARMS, api=str(repository)))
 
 
 def start(api: Path, *hook: str, **given: Any) -> subprocess.Popen[str]:
@@ -74,7 +74,7 @@ def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def resumed(api: Path) -> dict[str, list[dict[str, Any]]]:
     """Continue the unfinished run, in this process; return what it leaves."""
-    return outcome(run("phase1", mock=True, arms=ARMS, api=str(api), resume=True))
+    return outcome(run_phase("phase1", mock=True, arms=ARMS, api=str(api), resume=True))
 
 
 def finished(process: subprocess.Popen[str]) -> Run:
@@ -179,7 +179,7 @@ def test_copies_of_a_killed_run_are_removed_by_the_next_one_whatever_its_paramet
     process.kill()
     process.communicate()
     assert len(copies(results)) == 2
-    run("phase2", mock=True, arms="A0")
+    run_phase("phase2", mock=True, arms="A0")
     assert copies(results) == []
     assert len(list(results.glob(".runs/*/*.journal"))) == 2
     assert resumed(repository) == undisturbed
@@ -209,7 +209,7 @@ def test_copies_of_a_run_that_goes_on_are_left_alone(watched: Builder, results: 
     until(process, lambda: journalled(results) >= 10)
     process.send_signal(signal.SIGSTOP)
     try:
-        run("phase2", mock=True, arms="A0")
+        run_phase("phase2", mock=True, arms="A0")
         assert len(copies(results)) == 2
     finally:
         process.send_signal(signal.SIGCONT)
@@ -279,7 +279,7 @@ def test_a_terminated_study_leaves_no_server(watched: Builder, results: Path) ->
 def test_success_leaves_no_server_and_nothing_but_results_and_logs(
     how: dict[str, Any], watched: Builder, results: Path
 ) -> None:
-    played = run("phase1", mock=True, arms="A0,A2", api=str(watched(PLAIN, **how)))
+    played = run_phase("phase1", mock=True, arms="A0,A2", api=str(watched(PLAIN, **how)))
     nobody_left(results, within_s=0)
     logs = results / f"{played.path.stem}.logs"
     assert sorted(path.name for path in results.iterdir()) == [".runs", played.path.name, logs.name]
@@ -292,7 +292,7 @@ def test_an_app_that_dies_stops_the_run_with_its_last_words_and_resume_completes
 ) -> None:
     repository = watched(ODD, die_at=20)
     with pytest.raises(CrossmemError) as caught:
-        run("phase1", mock=True, arms=ARMS, api=str(repository))
+        run_phase("phase1", mock=True, arms=ARMS, api=str(repository))
     said = str(caught.value)
     assert "does not answer /v1/recipes/convert" in said
     assert "the last words of this app" in said
@@ -304,7 +304,7 @@ def test_an_app_that_dies_stops_the_run_with_its_last_words_and_resume_completes
     # It dies again, 20 requests later each time; the journal grows until the end is reached.
     for _ in range(8):
         try:
-            played = run("phase1", mock=True, arms=ARMS, api=str(repository), resume=True)
+            played = run_phase("phase1", mock=True, arms=ARMS, api=str(repository), resume=True)
             break
         except CrossmemError:
             continue
@@ -314,15 +314,15 @@ def test_an_app_that_dies_stops_the_run_with_its_last_words_and_resume_completes
 def test_a_run_is_not_resumed_over_a_tree_that_has_changed(made: Builder, results: Path) -> None:
     repository = made(ODD, die_at=20)
     with pytest.raises(CrossmemError):
-        run("phase1", mock=True, arms="A0", api=str(repository))
+        run_phase("phase1", mock=True, arms="A0", api=str(repository))
     settings = repository / "service/core/settings.json"
     was = settings.read_text()
     settings.write_text(was.replace('"die_at": 20', '"die_at": 21'))
     with pytest.raises(InputError, match=r"resume: .*theirs has changed since the run in .* began"):
-        run("phase1", mock=True, arms="A0", api=str(repository), resume=True)
+        run_phase("phase1", mock=True, arms="A0", api=str(repository), resume=True)
     settings.write_text(was)
     with pytest.raises(CrossmemError, match="the last words"):
-        run("phase1", mock=True, arms="A0", api=str(repository), resume=True)
+        run_phase("phase1", mock=True, arms="A0", api=str(repository), resume=True)
 
 
 def test_a_tree_that_changes_while_the_run_goes_on_is_not_mixed_in(
@@ -340,7 +340,7 @@ def test_a_tree_that_changes_while_the_run_goes_on_is_not_mixed_in(
 
     monkeypatch.setattr(_Study, "_world", edited)
     with pytest.raises(CrossmemError, match="theirs has changed since the run began"):
-        run("phase1", mock=True, arms="A0,A2", api=str(repository), max_concurrency=1)
+        run_phase("phase1", mock=True, arms="A0,A2", api=str(repository), max_concurrency=1)
     nobody_left(results, within_s=0)
 
 
@@ -350,7 +350,7 @@ def test_the_results_folder_may_not_lie_in_the_checkout(
     repository = watched(PLAIN)
     monkeypatch.setenv(RESULTS_VARIABLE, str(repository / "results"))
     with pytest.raises(InputError, match=r"lies in the checkout.* CROSSMEM_RESULTS"):
-        run("phase1", mock=True, arms="A0", api=str(repository))
+        run_phase("phase1", mock=True, arms="A0", api=str(repository))
 
 
 def test_the_watch_sees_what_must_not_happen(made: Builder) -> None:
