@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from crossmem.analysis.compare import compare as compare
     from crossmem.analysis.explorer import Explorer as Explorer
     from crossmem.analysis.notices import notice as notice
-    from crossmem.analysis.tables import by_epoch as by_epoch
-    from crossmem.analysis.tables import show as show
-    from crossmem.analysis.tables import stable_policies as stable_policies
+    from crossmem.analysis.display import by_epoch as by_epoch
+    from crossmem.analysis.display import show as show
+    from crossmem.analysis.display import stable_policies as stable_policies
     from crossmem.run.history import memory_at as memory_at
     from crossmem.run.results import load as load
     from crossmem.settings import AcmeSettings as AcmeSettings
@@ -64,9 +64,9 @@ _HOMES = {
     "compare": "analysis.compare",
     "load": "run.results",
     "notice": "analysis.notices",
-    "by_epoch": "analysis.tables",
-    "show": "analysis.tables",
-    "stable_policies": "analysis.tables",
+    "by_epoch": "analysis.display",
+    "show": "analysis.display",
+    "stable_policies": "analysis.display",
 }
 
 

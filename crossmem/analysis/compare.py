@@ -15,18 +15,13 @@ from crossmem.run import results
 if TYPE_CHECKING:
     import pandas as pd
 
-    from crossmem.analysis.picture import Picture
+    from crossmem.analysis.display import Picture
     from crossmem.run.results import Run
 
-COLUMNS = (
-    "attempts",
-    "tokens_per_success",
-    "first_try_rate",
-    "stale_attempts",
-    "outdated_uses",
-    "poisoned_attempts",
-    "regret",
-)
+COLUMNS = [
+    *("attempts", "tokens_per_success", "first_try_rate"),
+    *("stale_attempts", "outdated_uses", "poisoned_attempts", "regret"),
+]
 
 
 @dataclass(frozen=True)
@@ -41,9 +36,7 @@ class Comparison:
         """One row per (run, arm); a figure that a run does not have is missing."""
         import pandas as pd
 
-        tables = [metrics.summary(run).reindex(columns=list(COLUMNS)) for run in self.runs]
-        for table in tables:
-            table.index = table.index.astype(str)
+        tables = [metrics.summary(run).reindex(columns=COLUMNS).rename(index=str) for run in self.runs]
         return pd.concat(dict(zip(self.labels, tables, strict=True)), names=["run", "arm"])
 
     def figure(self) -> Picture:
@@ -62,10 +55,11 @@ def compare(wanted: Iterable[str | Path | Run]) -> Comparison:
     runs = [each if isinstance(each, results.Run) else results.find(str(each)) for each in wanted]
     if len(runs) < 2:
         raise InputError(f"compare: {len(runs)} results file given; name at least two")
-    files = [run.path.resolve() for run in runs]
-    for run, file in zip(runs, files, strict=True):
-        if files.count(file) > 1:
+    seen = set()
+    for run in runs:
+        if run.path.resolve() in seen:
             raise InputError(f"compare: {run.path.name} is named more than once")
+        seen.add(run.path.resolve())
     first = runs[0]
     for run in runs[1:]:
         if difference := _difference(first, run):
@@ -82,13 +76,11 @@ def _difference(left: Run, right: Run) -> str | None:
     ):
         if ours != theirs:
             return f"{what}: {ours} against {theirs}"
-    tasks = [
-        {(row.index, row.task_id) for row in (each.row for each in run.episodes)}
-        for run in (left, right)
-    ]
-    if tasks[0] != tasks[1]:
-        index = min(index for index, _ in tasks[0] ^ tasks[1])
-        return f"their tasks, from episode {index} on"
+    ours, theirs = (
+        {(each.row.index, each.row.task_id) for each in run.episodes} for run in (left, right)
+    )
+    if differing := ours ^ theirs:
+        return f"their tasks, from episode {min(differing)[0]} on"
     return None
 
 
@@ -111,7 +103,6 @@ def _described(run: Run) -> dict[str, str]:
     chosen = {**chosen, "budget": chosen.get("budget") or "of the stream"}
     names = ("model", "hint_style", "keying", "budget", "replicates", "seed", "max_attempts")
     return {
-        "phase": run.config["phase"],
-        "pattern": run.config["pattern"],
+        **{name: run.config[name] for name in ("phase", "pattern")},
         **{name: str(chosen.get(name)) for name in names},
     }

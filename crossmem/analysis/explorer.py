@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
 from crossmem import paths
-from crossmem.analysis import metrics, slots
-from crossmem.errors import InputError
+from crossmem.analysis import slots
+from crossmem.errors import CrossmemError
 from crossmem.run import results
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Explorer:
@@ -21,19 +25,16 @@ class Explorer:
         Raises InputError where the file is unusable, nothing in it drifted, or it lacks epoch or arm.
         """
         self.run = results.find(results_file)
-        first = _epochs(self.run)[0] if epoch is None else epoch
-        slots.opened(self.run, first, arm)
-        self.file = widgets.Dropdown(
-            description="results", options=_files(self.run), value=self.run.path
-        )
-        self._filling = False
+        epoch = slots.epochs(self.run)[0] if epoch is None else epoch
+        slots.opened(self.run, epoch, arm)
+        self.file = widgets.Dropdown(description="results", options=self._files(), value=self.run.path)
         self.epoch = widgets.Dropdown(description="epoch")
         self.arm = widgets.Dropdown(description="arm")
         self.view = widgets.HTML()
-        self._refill(first, arm)
-        self.file.observe(self._changed_file, "value")
-        for control in (self.epoch, self.arm):
-            control.observe(self._show, "value")
+        self._offer(epoch, arm)
+        self.file.observe(self._open_file, "value")
+        self.epoch.observe(self._show, "value")
+        self.arm.observe(self._show, "value")
         self.box = widgets.VBox([widgets.HBox([self.file, self.epoch, self.arm]), self.view])
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
@@ -44,46 +45,36 @@ class Explorer:
         """The slot that is chosen, to be shown without the controls."""
         return slots.opened(self.run, self.epoch.value, self.arm.value)
 
-    def _changed_file(self, _: Any) -> None:
-        self.run = results.load(self.file.value)
-        self._refill(self.epoch.value, self.arm.value)
-
-    def _refill(self, epoch: int | None, arm: str) -> None:
-        """Offer what the run has, keeping the choice where it has that too, else its first."""
-        epochs, arms = _epochs(self.run), self.run.arms
-        self._filling = True  # neither control may speak while the other still offers the old run
+    def _open_file(self, _: Any) -> None:
         try:
-            self.epoch.options, self.arm.options = epochs, arms
-            self.epoch.value = epoch if epoch in epochs else epochs[0]
-            self.arm.value = arm if arm in arms else arms[0]
-        finally:
-            self._filling = False
+            self.run = results.load(self.file.value)
+        except (
+            CrossmemError
+        ) as error:  # damaged in the middle, which its first and last line do not show
+            self.view.value = f"<p>{escape(str(error))}</p>"
+            return
+        self._offer(self.epoch.value, self.arm.value)
+
+    def _offer(self, epoch: int | None, arm: str) -> None:
+        """Offer what the run has, keeping the choice where it has that too, else its first."""
+        epochs, arms = slots.epochs(self.run), self.run.arms
+        self._offering = True  # neither control may speak while the other still offers the old run
+        self.epoch.options, self.arm.options = epochs, arms
+        self.epoch.value = epoch if epoch in epochs else epochs[0]
+        self.arm.value = arm if arm in arms else arms[0]
+        self._offering = False
         self._show(None)
 
     def _show(self, _: Any) -> None:
-        if not self._filling:
+        if not self._offering:
             self.view.value = self.slot._repr_html_()
 
-
-def _epochs(run: results.Run) -> list[int]:
-    epochs = sorted(int(each) for each in metrics.slots(run)["drift_epoch"].unique())
-    if not epochs:
-        raise InputError(f"{run.path.name} has no stale-attempt slot: nothing drifted in it")
-    return epochs
-
-
-def _files(first: results.Run) -> list[tuple[str, Any]]:
-    """Return the usable results files by name, newest first."""
-    found = {first.path: first.path.name}
-    for path in sorted(
-        paths.results().glob("*.json"), key=lambda p: p.stat().st_mtime_ns, reverse=True
-    ):
-        if path.resolve() == first.path.resolve():
-            continue
-        try:
-            run = results.load(path)
-        except InputError:
-            continue
-        if len(metrics.slots(run)):
-            found[path] = path.name
-    return [(name, path) for path, name in found.items()]
+    def _files(self) -> list[tuple[str, Path]]:
+        """Return the results files in which something drifted, the newest first after this run's."""
+        this = self.run.path
+        others = [
+            path
+            for path, config in results.finished(paths.results())
+            if config["drift_events"] and path.resolve() != this.resolve()
+        ]
+        return [(path.name, path) for path in (this, *others)]

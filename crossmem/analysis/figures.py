@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import matplotlib as mpl
@@ -14,8 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from crossmem.analysis import metrics, stats
-from crossmem.analysis.picture import Picture, titled
-from crossmem.analysis.prose import Prose, count
+from crossmem.analysis.display import Picture, Prose, count, titled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,28 +26,18 @@ if TYPE_CHECKING:
 
     from crossmem.run.results import Run
 
-_BLIND = sns.color_palette("colorblind").as_hex()
-COLOURS = {
-    "first try": "#e3e7ea",
-    "cold retry": _BLIND[9],
-    "stale attempt": _BLIND[3],
-    "poisoned attempt": _BLIND[4],
-    "other retry": _BLIND[8],
-    "declined": _BLIND[5],
-    "provider failed": _BLIND[7],
-    "failed": "#222222",
+_PALETTE = sns.color_palette("colorblind").as_hex()
+_OUTCOME_STYLE = {
+    "first try": ("#e3e7ea", "", "black"),
+    "cold retry": (_PALETTE[9], "c", "black"),
+    "stale attempt": (_PALETTE[3], "S", "white"),
+    "poisoned attempt": (_PALETTE[4], "P", "black"),
+    "other retry": (_PALETTE[8], "o", "white"),
+    "declined": (_PALETTE[5], "d", "black"),
+    "provider failed": (_PALETTE[7], "x", "black"),
+    "failed": ("#222222", "F", "white"),
 }
-"""Colour-blind-safe; each outcome but the first try also has a letter, so that colour is not all."""
-LETTERS = {
-    "first try": "",
-    "cold retry": "c",
-    "stale attempt": "S",
-    "poisoned attempt": "P",
-    "other retry": "o",
-    "declined": "d",
-    "provider failed": "x",
-    "failed": "F",
-}
+"""Colour of the cell, its letter, and the letter's colour; by the letter, colour is not all."""
 _STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 12,
@@ -57,16 +48,13 @@ _STYLE: dict[Any, Any] = {
 
 def strip(run: Run) -> Picture:
     """Draw what became of each episode in each arm, a line at every drift."""
-    rows = metrics.episodes(run)
-    first = rows[rows["replicate"] == rows["replicate"].min()]
-    grid = first.pivot(index="arm", columns="index", values="outcome").astype(str)
-    with mpl.rc_context(_STYLE):
-        figure = _figure(10, 1.55 + 0.34 * len(grid), (0.65, 1.0, 0.1, 0.55))
-        axes = figure.subplots()
+    rows = _first_replicate(run)
+    grid = rows.pivot(index="arm", columns="index", values="outcome").astype(str)
+    with _canvas(10, 1.55 + 0.34 * len(grid), (0.65, 1.0, 0.1, 0.55)) as (figure, (axes,)):
         # Not seaborn's heatmap, which draws the whole figure once more to see whether labels overlap.
         axes.pcolormesh(
             grid.map(metrics.OUTCOMES.index).to_numpy(),
-            cmap=ListedColormap([COLOURS[outcome] for outcome in metrics.OUTCOMES]),
+            cmap=ListedColormap([_OUTCOME_STYLE[outcome][0] for outcome in metrics.OUTCOMES]),
             vmin=-0.5,
             vmax=len(metrics.OUTCOMES) - 0.5,
             linewidths=1.5,
@@ -75,14 +63,21 @@ def strip(run: Run) -> Picture:
         axes.invert_yaxis()
         sns.despine(ax=axes, left=True, bottom=True)
         for (row, column), outcome in np.ndenumerate(grid.to_numpy()):
-            if letter := LETTERS[outcome]:  # light letters on dark cells, dark ones on light
-                ink = "white" if outcome in {"stale attempt", "failed", "other retry"} else "black"
+            _, letter, ink = _OUTCOME_STYLE[outcome]
+            if letter:
                 axes.text(column + 0.5, row + 0.5, letter, ha="center", va="center", size=8, color=ink)
         _mark_drifts(axes, run, offset=0.0)
-        _label_cells(axes, grid.index, first)
+        _label_cells(axes, grid.index, rows)
         axes.set_title(titled(run, "What became of each episode"), pad=18)
         _outcome_legend(figure, set(grid.stack()))
-    return Picture(figure, _strip_alt(run, first))
+    counts = rows.groupby("arm", observed=True)["outcome"].value_counts().unstack(fill_value=0)
+    outcomes = "; ".join(
+        f"{arm}: " + ", ".join(f"{number} {outcome}" for outcome, number in row.items() if number)
+        for arm, row in counts.iterrows()
+    )
+    drifts = ", ".join(str(event["before"]) for event in run.config["drift_events"])
+    alt = f"Grid of arms by episodes, coloured by outcome; drift before episode {drifts}. {outcomes}."
+    return Picture(figure, alt)
 
 
 def tokens(run: Run) -> Picture:
@@ -91,54 +86,50 @@ def tokens(run: Run) -> Picture:
     rows["window"] = rows["drift_epoch"].map(lambda epoch: "after the drift" if epoch else "before")
     table = metrics.measure(rows, ["arm", "window"])["tokens_per_success"]
     units = stats.per_replicate(rows, ["arm", "window"])["tokens_per_success"]
-    with mpl.rc_context(_STYLE):
-        figure = _figure(8, 3.6, (0.75, 0.55, 0.1, 0.4))
-        axes = figure.subplots()
+    with _canvas(8, 3.6, (0.75, 0.55, 0.1, 0.4)) as (figure, (axes,)):
         sns.barplot(
             units.rename("tokens").reset_index(),
             x="arm",
             y="tokens",
             hue="window",
             hue_order=["before", "after the drift"],
-            palette=[_BLIND[7], _BLIND[0]],
+            palette=[_PALETTE[7], _PALETTE[0]],
             errorbar=_errorbar(run),
             ax=axes,
         )
         for bars in axes.containers:
             axes.bar_label(cast("BarContainer", bars), fmt="{:,.0f}", fontsize=8, padding=1)
-        axes.set(xlabel="arm", ylabel=f"{_source(run)} tokens per success")
+        axes.set(xlabel="arm", ylabel=f"{_tokens_source(run)} tokens per success")
         axes.set_title(titled(run, "What a success costs, before and after the drift"))
         axes.legend(title=None, frameon=False, ncols=2, loc="upper right")
         axes.margins(y=0.18)
         sns.despine(figure)
-    said = "; ".join(
-        f"{arm} {window} {count(tokens)}" for arm, window, tokens in table.reset_index().to_numpy()
+    costs = "; ".join(
+        f"{arm} {window} {count(cost)}" for arm, window, cost in table.reset_index().to_numpy()
     )
-    return Picture(figure, f"Bars of {_source(run)} tokens per success by arm and window: {said}.")
+    alt = f"Bars of {_tokens_source(run)} tokens per success by arm and window: {costs}."
+    return Picture(figure, alt)
 
 
 def memory(run: Run) -> Picture:
     """Draw entries and bytes held after each episode, with the byte budget where one is in force."""
-    rows = metrics.episodes(run)
-    rows = rows[rows["replicate"] == rows["replicate"].min()]
-    remembering = rows[rows["arm"] != "A0"]
-    rows = rows if remembering.empty else remembering
-    with mpl.rc_context(_STYLE):
-        figure = _figure(10, 3.8, (0.7, 0.55, 0.1, 0.65))
-        left, right = figure.subplots(1, 2)
-        _held(left, run, rows, "entries")
-        _held(right, run, rows, "bytes")
-        right.get_legend().remove()
-        _mark_budget(right, rows)
-        title = titled(run, "What each memory holds after each episode")
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
+    rows = _first_replicate(run)
+    with_memory = rows[rows["arm"] != "A0"]
+    rows = rows if with_memory.empty else with_memory
+    with _canvas(10, 3.8, (0.7, 0.55, 0.1, 0.65), columns=2) as (figure, panels):
+        for axes, column in zip(panels, ("entries", "bytes"), strict=True):
+            _lines(axes, rows, "index", column, drawstyle="steps-post")
+            _mark_drifts(axes, run, offset=-0.5)
+            axes.set(xlabel="episode", ylabel=f"{column} held", ylim=(0, None))
+        axes.get_legend().remove()
+        _mark_budget(axes, rows)
+        _figure_title(figure, run, "What each memory holds after each episode")
     peaks = rows.groupby("arm", observed=True)[["entries", "bytes"]].max()
-    said = "; ".join(
+    most = "; ".join(
         f"{arm} {peak.entries} entries, {peak.bytes:,} bytes" for arm, peak in peaks.iterrows()
     )
-    return Picture(
-        figure, f"Lines of entries and bytes held per arm over the episodes. Most held: {said}."
-    )
+    alt = f"Lines of entries and bytes held per arm over the episodes. Most held: {most}."
+    return Picture(figure, alt)
 
 
 def epochs(run: Run, family: str | None = None) -> Picture:
@@ -147,33 +138,26 @@ def epochs(run: Run, family: str | None = None) -> Picture:
     With intervals where there are any.
     """
     table = metrics.windows(run, family).reset_index()
-    rows = metrics.episodes(run)
-    rows = rows[rows["family"] == family] if family else rows
-    units = stats.per_replicate(rows, ["arm", "drift_epoch"]).reset_index()
+    units = stats.per_replicate(metrics.episodes(run, family), ["arm", "drift_epoch"]).reset_index()
+    columns = {
+        "tokens_per_success": f"{_tokens_source(run)} tokens per success",
+        "first_try_rate": "first-try rate",
+    }
     bars = {"errorbar": _errorbar(run), "err_style": "bars"}
-    panels = (
-        ("tokens_per_success", f"{_source(run)} tokens per success"),
-        ("first_try_rate", "first-try rate"),
-    )
-    with mpl.rc_context(_STYLE):
-        figure = _figure(10, 3.8, (0.75, 0.55, 0.1, 0.45))
-        for axes, (column, label) in zip(figure.subplots(1, 2), panels, strict=True):
+    of = f"{family} episodes" if family else "all episodes"
+    with _canvas(10, 3.8, (0.75, 0.55, 0.1, 0.45), columns=2) as (figure, panels):
+        for axes, (column, label) in zip(panels, columns.items(), strict=True):
             _lines(axes, units, "drift_epoch", column, marker="o", linewidth=1.8, **bars)
             axes.set(xlabel="drift epoch", ylabel=label, xticks=sorted(table["drift_epoch"].unique()))
             axes.margins(y=0.12)
-            if column == "first_try_rate":
-                axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-                axes.get_legend().remove()
-        of = f"{family} episodes" if family else "all episodes"
-        title = titled(run, f"Each drift epoch by arm, {of}")
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
-    said = "; ".join(
-        f"{arm} epoch {epoch} {count(tokens)} tokens, {rate:.0%} first try"
-        for arm, epoch, tokens, rate in table[
-            ["arm", "drift_epoch", "tokens_per_success", "first_try_rate"]
-        ].to_numpy()
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.get_legend().remove()
+        _figure_title(figure, run, f"Each drift epoch by arm, {of}")
+    points = "; ".join(
+        f"{arm} epoch {epoch} {count(cost)} tokens, {rate:.0%} first try"
+        for arm, epoch, cost, rate in table[["arm", "drift_epoch", *columns]].to_numpy()
     )
-    return Picture(figure, f"Lines per arm over the drift epochs, {of}: {said}.")
+    return Picture(figure, f"Lines per arm over the drift epochs, {of}: {points}.")
 
 
 def dividend(run: Run) -> Picture | Prose:
@@ -184,49 +168,68 @@ def dividend(run: Run) -> Picture | Prose:
     if not metrics.has(run, "A2", "A2D"):
         return Prose(("The granularity dividend needs both A2 and A2D among the arms.",), "notice")
     table = metrics.dividend(run).drop(columns="total")
-    shown = table.reset_index().melt("drift_epoch", var_name="drift_row", value_name="saved")
-    with mpl.rc_context(_STYLE):
-        figure = _figure(8, 3.2)
-        axes = figure.subplots()
-        sns.barplot(shown, x="drift_epoch", y="saved", hue="drift_row", palette="colorblind", ax=axes)
+    data = table.reset_index().melt("drift_epoch", var_name="drift_row", value_name="saved")
+    with _canvas(8, 3.2) as (figure, (axes,)):
+        _grouped_bars(axes, data, x="drift_epoch", y="saved", hue="drift_row")
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set(xlabel="drift epoch", ylabel="attempts saved")
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_title(titled(run, "Attempts that A2D saves over A2, by half of the table"))
-        axes.legend(title=None, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-        sns.despine(figure)
-    said = "; ".join(
-        f"epoch {epoch} {half} {count(saved)}" for epoch, half, saved in shown.to_numpy() if saved
+    saved = "; ".join(
+        f"epoch {epoch} {half} {count(number)}" for epoch, half, number in data.to_numpy() if number
     )
-    return Picture(figure, f"Bars of attempts that A2D saves over A2: {said or 'none anywhere'}.")
+    return Picture(figure, f"Bars of attempts that A2D saves over A2: {saved or 'none anywhere'}.")
 
 
 def side_by_side(table: pd.DataFrame, title: str) -> Picture:
     """Draw the attempts of each arm in several runs: `table` has the index (run, arm)."""
-    shown = table.reset_index()
-    with mpl.rc_context(_STYLE):
-        figure = _figure(10, 4)
-        axes = figure.subplots()
-        sns.barplot(shown, x="arm", y="attempts", hue="run", palette="colorblind", ax=axes)
+    data = table.reset_index()
+    with _canvas(10, 4) as (figure, (axes,)):
+        _grouped_bars(axes, data, x="arm", y="attempts", hue="run")
         axes.set(xlabel="arm", ylabel="attempts over the stream")
         axes.set_title(title)
-        axes.legend(title=None, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-        sns.despine(figure)
-    said = "; ".join(
+    attempts = "; ".join(
         f"{run}, {arm}: {count(number)}"
-        for run, arm, number in shown[["run", "arm", "attempts"]].to_numpy()
+        for run, arm, number in data[["run", "arm", "attempts"]].to_numpy()
     )
-    return Picture(figure, f"Bars of attempts by arm, one colour per run: {said}.")
+    return Picture(figure, f"Bars of attempts by arm, one colour per run: {attempts}.")
+
+
+@contextmanager
+def _canvas(
+    width: float,
+    height: float,
+    margins: tuple[float, float, float, float] | None = None,
+    columns: int = 1,
+) -> Iterator[tuple[Figure, list[Axes]]]:
+    """Open a figure of `width` x `height` inches with a row of axes, in the style of the study.
+
+    With `margins` (left, bottom, right, top, in inches) nothing has to be laid out, which is a third of
+    the time a figure takes; without, matplotlib finds the room that labels need.
+    """
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height), layout=None if margins else "constrained")
+        if margins:
+            left, bottom, right, top = margins
+            figure.subplots_adjust(
+                left / width, bottom / height, 1 - right / width, 1 - top / height, wspace=0.2
+            )
+        yield figure, [*figure.subplots(1, columns, squeeze=False).flat]
+
+
+def _first_replicate(run: Run) -> pd.DataFrame:
+    rows = metrics.episodes(run)
+    return rows[rows["replicate"] == rows["replicate"].min()]
 
 
 def _errorbar(run: Run) -> Callable[[Iterable[float]], tuple[float, float]] | None:
     """Return what draws the interval of replicate values, None where the notice says why."""
-    return None if stats.why_none(run) else _bounds
 
+    def bounds(values: Iterable[float]) -> tuple[float, float]:
+        interval = stats.interval(pd.Series(list(values)))
+        return interval.low, interval.high
 
-def _bounds(values: Iterable[float]) -> tuple[float, float]:
-    found = stats.interval(pd.Series(list(values)))
-    return found.low, found.high
+    return None if stats.why_none(run) else bounds
 
 
 def _lines(axes: Axes, rows: pd.DataFrame, x: str, y: str, **style: Any) -> None:
@@ -249,31 +252,17 @@ def _lines(axes: Axes, rows: pd.DataFrame, x: str, y: str, **style: Any) -> None
     sns.despine(ax=axes)
 
 
-def _held(axes: Axes, run: Run, rows: pd.DataFrame, column: str) -> None:
-    _lines(axes, rows, "index", column, drawstyle="steps-post")
-    _mark_drifts(axes, run, offset=-0.5)
-    axes.set(xlabel="episode", ylabel=f"{column} held", ylim=(0, None))
+def _grouped_bars(axes: Axes, data: pd.DataFrame, **names: str) -> None:
+    sns.barplot(data, palette="colorblind", ax=axes, **names)
+    axes.legend(title=None, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    sns.despine(ax=axes)
 
 
-def _figure(
-    width: float, height: float, margins: tuple[float, float, float, float] | None = None
-) -> Figure:
-    """Return a figure of `width` x `height` inches.
-
-    With `margins` (left, bottom, right, top, in inches) nothing has to be laid out, which is a third of
-    the time a figure takes; without, matplotlib finds the room that labels need.
-    """
-    if margins is None:
-        return Figure(figsize=(width, height), layout="constrained")
-    left, bottom, right, top = margins
-    figure = Figure(figsize=(width, height))
-    figure.subplots_adjust(
-        left / width, bottom / height, 1 - right / width, 1 - top / height, wspace=0.2
-    )
-    return figure
+def _figure_title(figure: Figure, run: Run, title: str) -> None:
+    figure.suptitle(titled(run, title), x=0.01, ha="left", fontweight="bold")
 
 
-def _source(run: Run) -> str:
+def _tokens_source(run: Run) -> str:
     return "estimated" if (run.rows["tokens_source"] == "estimated").all() else "reported"
 
 
@@ -282,15 +271,8 @@ def _mark_drifts(axes: Axes, run: Run, offset: float) -> None:
     for event in events:
         at = event["before"] + offset
         axes.axvline(at, color="black", linewidth=1.6, linestyle=(0, (4, 2)))
-        axes.annotate(
-            event["snapshot"] if len(events) > 2 else f"drift to {event['snapshot']}",
-            (at, 1.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, 3),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8,
-        )
+        label = event["snapshot"] if len(events) > 2 else f"drift to {event['snapshot']}"
+        _label_above(axes, label, (at, 1.0), 3, xycoords=("data", "axes fraction"))
 
 
 def _mark_budget(axes: Axes, rows: pd.DataFrame) -> None:
@@ -298,24 +280,21 @@ def _mark_budget(axes: Axes, rows: pd.DataFrame) -> None:
     for arm, each in rows.dropna(subset=["budget"]).groupby("arm", observed=True):
         lowest = each["budget"].min()
         axes.step(each["index"], each["budget"], where="mid", color="black", linewidth=2)
-        axes.annotate(
-            f"budget of {arm}: {count(lowest)} bytes",
-            (each["index"].mean(), lowest),
-            xytext=(0, 4),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8,
-        )
+        label = f"budget of {arm}: {count(lowest)} bytes"
+        _label_above(axes, label, (each["index"].mean(), lowest), 4)
+
+
+def _label_above(axes: Axes, text: str, at: tuple[float, float], points: int, **given: Any) -> None:
+    axes.annotate(
+        text, at, xytext=(0, points), textcoords="offset points", ha="center", fontsize=8, **given
+    )
 
 
 def _label_cells(axes: Axes, arms: pd.Index, rows: pd.DataFrame) -> None:
     tasks = rows.drop_duplicates("index")
     axes.set_xticks(
         tasks["index"] + 0.5,
-        [
-            f"{index}\n{family[:3]}"
-            for index, family in zip(tasks["index"], tasks["family"], strict=True)
-        ],
+        [f"{each.Index}\n{each.family[:3]}" for each in tasks.set_index("index").itertuples()],
         rotation=0,
         fontsize=7 if len(tasks) <= 24 else 5,
     )
@@ -326,18 +305,8 @@ def _label_cells(axes: Axes, arms: pd.Index, rows: pd.DataFrame) -> None:
 
 def _outcome_legend(figure: Figure, seen: set[str]) -> None:
     patches = [
-        Patch(facecolor=COLOURS[name], label=f"{name} ({LETTERS[name]})" if LETTERS[name] else name)
-        for name in metrics.OUTCOMES
+        Patch(facecolor=colour, label=f"{name} ({letter})" if letter else name)
+        for name, (colour, letter, _) in _OUTCOME_STYLE.items()
         if name in seen
     ]
     figure.legend(handles=patches, ncols=len(patches), loc="lower center", frameon=False)
-
-
-def _strip_alt(run: Run, rows: pd.DataFrame) -> str:
-    counts = rows.groupby("arm", observed=True)["outcome"].value_counts().unstack(fill_value=0)
-    said = "; ".join(
-        f"{arm}: " + ", ".join(f"{number} {outcome}" for outcome, number in row.items() if number)
-        for arm, row in counts.iterrows()
-    )
-    drifts = ", ".join(str(event["before"]) for event in run.config["drift_events"])
-    return f"Grid of arms by episodes, coloured by outcome; drift before episode {drifts}. {said}."

@@ -1,4 +1,4 @@
-"""Tables of a run: per arm, per window, per memory event. What they say stands in `findings.py`.
+"""Frames of a run: per arm, per window, per memory event. What they say stands in `findings`.
 
 The unit is one stream replicate: every figure is computed per (arm, replicate) over its window and then
 averaged over replicates. Tokens per success = all tokens of the window / successes in it, missing where
@@ -19,14 +19,8 @@ if TYPE_CHECKING:
     from crossmem.run.results import Run
 
 OUTCOMES = (
-    "first try",
-    "cold retry",
-    "stale attempt",
-    "poisoned attempt",
-    "other retry",
-    "declined",
-    "provider failed",
-    "failed",
+    *("first try", "cold retry", "stale attempt", "poisoned attempt", "other retry"),
+    *("declined", "provider failed", "failed"),
 )
 """What became of an episode, for the figures."""
 
@@ -43,34 +37,36 @@ _SUMS = {
 }
 """The columns of the rows that are summed over a window, and what their sums are called."""
 
-EVENT_KINDS = ("admit", "relearn", "confirm", "hit", "refuse", "invalidate", "restamp", "evict")
+_EVENT_KINDS = ("admit", "relearn", "confirm", "hit", "refuse", "invalidate", "restamp", "evict")
 
 
-def episodes(run: Run) -> pd.DataFrame:
-    """Return the rows of a run with their `outcome`; arms and outcomes are ordered categories."""
+def episodes(run: Run, family: str | None = None) -> pd.DataFrame:
+    """Return the rows of a run with their `outcome`, of one family only if named.
+
+    Arms and outcomes are ordered categories.
+    """
     rows = run.rows.copy()
     rows["outcome"] = pd.Categorical(
         [outcome_of(each.row) for each in run.episodes], OUTCOMES, ordered=True
     )
     rows["arm"] = pd.Categorical(rows["arm"], run.arms, ordered=True)
     rows["provider_failed"] = rows["failed_by"] == "provider"
-    return rows
+    return rows[rows["family"] == family] if family else rows
 
 
 def outcome_of(row: Row) -> str:
     """Return what became of an episode: the first of these that fits."""
-    for outcome, fits in (
-        ("declined", row.failed_by == "declined"),
-        ("provider failed", row.failed_by == "provider"),
-        ("failed", not row.success),
-        ("stale attempt", row.stale_attempt),
-        ("poisoned attempt", row.poisoned),
-        ("cold retry", row.cold_retry),
-        ("first try", row.first_try),
-    ):
-        if fits:
-            return outcome
-    return "other retry"
+    fits = {
+        "declined": row.failed_by == "declined",
+        "provider failed": row.failed_by == "provider",
+        "failed": not row.success,
+        "stale attempt": row.stale_attempt,
+        "poisoned attempt": row.poisoned,
+        "cold retry": row.cold_retry,
+        "first try": row.first_try,
+        "other retry": True,
+    }
+    return next(outcome for outcome, fit in fits.items() if fit)
 
 
 def measure(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
@@ -96,19 +92,15 @@ def summary(run: Run) -> pd.DataFrame:
     return table
 
 
-def unsolved_by_arm(run: Run) -> dict[str, float]:
-    """Return how many episodes each arm left unsolved, of those that left any."""
-    table = summary(run)
-    failed = table["episodes"] - table["successes"]
-    return {str(arm): float(number) for arm, number in failed.items() if number > 0}
+def post_drift(run: Run) -> pd.DataFrame:
+    """Return one row per arm over all episodes after the first drift."""
+    rows = episodes(run)
+    return measure(rows[rows["drift_epoch"] > 0], ["arm"])
 
 
 def windows(run: Run, family: str | None = None) -> pd.DataFrame:
     """Return one row per arm and drift epoch, of one family only if named."""
-    rows = episodes(run)
-    if family:
-        rows = rows[rows["family"] == family]
-    return measure(rows, ["arm", "drift_epoch"])
+    return measure(episodes(run, family), ["arm", "drift_epoch"])
 
 
 def by_epoch(run: Run, figure: str, family: str | None = None) -> pd.DataFrame:
@@ -118,10 +110,17 @@ def by_epoch(run: Run, figure: str, family: str | None = None) -> pd.DataFrame:
     return table
 
 
-def post_drift(run: Run) -> pd.DataFrame:
-    """Return one row per arm over all episodes after the first drift."""
-    rows = episodes(run)
-    return measure(rows[rows["drift_epoch"] > 0], ["arm"])
+def unsolved_by_arm(run: Run) -> dict[str, float]:
+    """Return how many episodes each arm left unsolved, of those that left any."""
+    table = summary(run)
+    failed = per_arm(table.assign(failed=table["episodes"] - table["successes"]), "failed")
+    return {arm: number for arm, number in failed.items() if number > 0}
+
+
+def unsolved(run: Run) -> pd.DataFrame:
+    """Return every episode that failed, with whose failure it is and why."""
+    rows = run.rows[~run.rows["success"]]
+    return rows[["arm", "index", "family", "attempts", "failed_by", "error"]].reset_index(drop=True)
 
 
 def memory_events(run: Run) -> pd.DataFrame:
@@ -130,7 +129,7 @@ def memory_events(run: Run) -> pd.DataFrame:
         run.events.groupby(["arm", "kind"])
         .size()
         .unstack(fill_value=0)
-        .reindex(index=run.arms, columns=list(EVENT_KINDS), fill_value=0)
+        .reindex(index=run.arms, columns=list(_EVENT_KINDS), fill_value=0)
     )
     counts.index.name, counts.columns.name = "arm", None
     seen = counts.loc[:, (counts > 0).any()]
@@ -145,32 +144,23 @@ def compositions(run: Run) -> pd.DataFrame:
     return words.rename(columns=lambda name: str(name).replace("_", " "))
 
 
-def slot_family(run: Run) -> str:
-    """Return the family that the drifting table governs."""
-    return domain(run.config["domain"]).slot_family
-
-
-def slots(run: Run) -> pd.DataFrame:
+def slot_rows(run: Run) -> pd.DataFrame:
     """Return the rows of the stale-attempt slots: the slot family's first episode after each drift."""
-    rows = episodes(run)
-    after = rows[(rows["drift_epoch"] > 0) & (rows["family"] == slot_family(run))]
+    rows = episodes(run, slot_family(run))
+    after = rows[rows["drift_epoch"] > 0]
     first = after.groupby("drift_epoch")["index"].transform("min")
     return after[after["index"] == first]
 
 
 def slot_outcomes(run: Run) -> pd.DataFrame:
     """Return what became of each slot in the first replicate, arms by drift epochs."""
-    found = slots(run)
-    found = found[found["replicate"] == found["replicate"].min()]
-    titles = (
-        "epoch "
-        + found["drift_epoch"].astype(str)
-        + ": "
-        + found["drift_row"]
-        + ", episode "
-        + found["index"].astype(str)
-    )
-    table = found.assign(slot=titles).pivot(index="arm", columns="slot", values="outcome")
+    slots = slot_rows(run)
+    slots = slots[slots["replicate"] == slots["replicate"].min()]
+    titles = [
+        f"epoch {row.drift_epoch}: {row.drift_row}, episode {row.index}"
+        for row in slots.rename_axis("place").reset_index().itertuples(index=False)
+    ]
+    table = slots.assign(slot=titles).pivot(index="arm", columns="slot", values="outcome")
     table.columns.name = None
     return pd.DataFrame(table.astype(str))
 
@@ -179,32 +169,25 @@ def dividend(run: Run) -> pd.DataFrame:
     """Return the granularity dividend, attempts of A2 minus attempts of A2D, per drift epoch.
 
     A column per half of the drifting table, one per family that does not consult it, and the total;
-    empty where the run lacks one of the two arms.
-    Means over replicates.
+    empty where the run lacks one of the two arms. Means over replicates.
     """
     if not has(run, "A2", "A2D"):
         return pd.DataFrame()
     rows = episodes(run)
     rows["drift_row"] = rows["drift_row"].fillna(rows["family"] + " tasks")
-    attempts = (
-        rows[rows["arm"].isin(["A2", "A2D"])]
-        .groupby(["replicate", "drift_epoch", "drift_row", "arm"], observed=True)["attempts"]
-        .sum()
-        .unstack("arm")
-    )
-    gap = attempts["A2"] - attempts["A2D"]
-    saved = gap.groupby(["drift_epoch", "drift_row"]).mean().unstack("drift_row")
-    table: pd.DataFrame = saved.reindex(
-        columns=sorted(saved, key=lambda half: (half.endswith(" tasks"), half))
-    )
-    table.columns.name = None
+    by = ["replicate", "drift_epoch", "drift_row", "arm"]
+    attempts = rows.groupby(by, observed=True)["attempts"].sum().unstack("arm")
+    saved = attempts["A2"] - attempts["A2D"]
+    table = saved.groupby(["drift_epoch", "drift_row"]).mean().unstack("drift_row")
+    halves_first = sorted(table, key=lambda half: (half.endswith(" tasks"), half))
+    table = table[halves_first].rename_axis(columns=None)
     table["total"] = table.sum(axis=1)
     return table
 
 
-def value(table: pd.DataFrame, row: str, column: str) -> float:
-    """Return one figure of a table."""
-    return float(cast("float", table.at[row, column]))
+def slot_family(run: Run) -> str:
+    """Return the family that the drifting table governs."""
+    return domain(run.config["domain"]).slot_family
 
 
 def stable_families(run: Run) -> list[str]:
@@ -212,10 +195,14 @@ def stable_families(run: Run) -> list[str]:
     return [str(family) for family in run.rows["family"].unique() if family != slot_family(run)]
 
 
-def unsolved(run: Run) -> pd.DataFrame:
-    """Return every episode that failed, with whose failure it is and why."""
-    rows = run.rows[~run.rows["success"]]
-    return rows[["arm", "index", "family", "attempts", "failed_by", "error"]].reset_index(drop=True)
+def per_arm(table: pd.DataFrame, column: str) -> dict[str, float]:
+    """Return one figure of a table that has one row per arm."""
+    return {str(arm): float(value) for arm, value in table[column].items()}
+
+
+def value(table: pd.DataFrame, row: str, column: str) -> float:
+    """Return one figure of a table."""
+    return float(cast("float", table.at[row, column]))
 
 
 def has(run: Run, *arms: str) -> bool:

@@ -1,55 +1,81 @@
-"""What to know before any figure: scripted or measured, what is doubtful, and why no interval."""
+"""What ran, said before any figure: scripted or measured, what is doubtful, why there is no interval."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crossmem.analysis import stats
-from crossmem.analysis.about import MIME, about
-from crossmem.analysis.prose import Prose, joined
+from pydantic import BaseModel
+
+from crossmem.analysis.display import Prose, joined
+from crossmem.memory.arms import ORACLE
 from crossmem.run.config import diff_source
 
 if TYPE_CHECKING:
     from crossmem.run.results import Run
 
+MIME = "application/vnd.crossmem.run.folders+json"
+"""The type of a cell's output that holds `{"runs": [...]}`, an `About` each; nothing shows it."""
+
+
+class About(BaseModel):
+    """One run as a list of reports knows it; what its config lacks is None or empty."""
+
+    scripted: bool
+    model: str
+    phase: str | None = None
+    stream: str | None = None
+    pattern: str | None = None
+    arms: list[str] = []
+    started: str | None = None
+    ended: str | None = None
+
 
 def notice(*runs: Run) -> Prose:
     """Say what kind of agent the figures come from, and why there are no intervals, if so."""
-    run, data = runs[0], {MIME: about(runs)}
-    models = joined(sorted({each.config["parameters"]["model"] for each in runs}))
-    why = tuple(filter(None, dict.fromkeys(map(stats.why_none, runs))))
-    doubts = [doubt for each in runs for doubt in _doubts_of_api(each)]
-    if not run.scripted:
-        doubts += [
-            f"Preflight of {each.path.name}: {warning}."
-            for each in runs
-            for probe in each.config["preflight"] or []
-            for warning in probe["warnings"]
+    from crossmem.analysis import stats
+
+    models = joined(sorted({run.config["parameters"]["model"] for run in runs}))
+    sentences = [f"Measured with the model {models}."]
+    if runs[0].scripted:
+        sentences = [
+            f"Every figure here comes from a scripted agent (profile {models}), not from a language "
+            "model. The server, the table swaps, the prompts and the memory are real; tokens are "
+            "estimated from the prompts a live agent would send."
         ]
-        doubts += filter(None, map(_other_models, runs))
-        return Prose((f"Measured with the model {models}.", *doubts, *why), "notice", data)
-    origin = (
-        f"Every figure here comes from a scripted agent (profile {models}), not from a language model. "
-        "The server, the table swaps, the prompts and the memory are real; tokens are estimated from "
-        "the prompts a live agent would send."
+    sentences += [doubt for run in runs for doubt in _doubts_of_api(run)]
+    if not runs[0].scripted:
+        sentences += [doubt for run in runs for doubt in _preflight_warnings(run)]
+        sentences += filter(None, map(_other_models, runs))
+    sentences += filter(None, dict.fromkeys(map(stats.why_none, runs)))
+    kind = "notice scripted" if runs[0].scripted else "notice"
+    return Prose(tuple(sentences), kind, {MIME: {"runs": [_about(run).model_dump() for run in runs]}})
+
+
+def _about(run: Run) -> About:
+    served = (run.config.get("model") or {}).get("id")  # None for the scripted agent
+    return About(
+        scripted=run.scripted,
+        model=served or run.config["parameters"]["model"],
+        arms=[arm for arm in run.arms if arm != ORACLE.name],
+        **{name: run.config.get(name) for name in ("phase", "stream", "pattern", "started", "ended")},
     )
-    return Prose((origin, *doubts, *why), "notice scripted", data)
+
+
+def _preflight_warnings(run: Run) -> list[str]:
+    warnings = [each for probe in run.config["preflight"] or [] for each in probe["warnings"]]
+    return [f"Preflight of {run.path.name}: {warning}." for warning in warnings]
 
 
 def _other_models(run: Run) -> str | None:
     """Say which models served a run beside the one that its preflight met."""
     met = {probe["served_model"] for probe in run.config["preflight"] or []}
-    served = [
-        attempt.evidence["model"]
-        for each in run.episodes
-        for attempt in each.attempts
-        if attempt.evidence
-    ]
-    others = sorted({str(model) for model in served if model not in met}) if met else []
-    if not others:
+    attempts = (attempt for each in run.episodes for attempt in each.attempts)
+    served = [attempt.evidence["model"] for attempt in attempts if attempt.evidence]
+    others = [str(model) for model in served if model not in met]
+    if not met or not others:
         return None
-    number = sum(model not in met for model in served)
-    return f"{run.path.name}: {number} of {len(served)} answers came from {joined(others)}."
+    names = joined(sorted(set(others)))
+    return f"{run.path.name}: {len(others)} of {len(served)} answers came from {names}."
 
 
 def _doubts_of_api(run: Run) -> list[str]:
@@ -60,10 +86,11 @@ def _doubts_of_api(run: Run) -> list[str]:
     at = api["branch"] or ", ".join(api["tags"]) or "no branch"
     changed = ", with uncommitted changes" if api["dirty"] else ""
     commit = (api["commit"] or "no commit")[:12]
-    said = [f"The API is a checkout, {api['path']} at {at} ({commit}{changed})."]
-    said += [f"Checkout: {warning}." for warning in api["warnings"]]
-    if (whose := diff_source(run)) in {"harness", "both"}:
-        gives = "no structured diff" if whose == "harness" else "a structured diff of some tables only"
-        computed = "what A2D was handed" if whose == "harness" else "the others that A2D was handed"
-        said.append(f"Its reload gives {gives}: {computed}, the harness computed.")
-    return said
+    doubts = [f"The API is a checkout, {api['path']} at {at} ({commit}{changed})."]
+    doubts += [f"Checkout: {warning}." for warning in api["warnings"]]
+    diffs = {
+        "harness": "no structured diff: what A2D was handed, the harness computed",
+        "both": "a structured diff of some tables only: the others that A2D was handed, the harness "
+        "computed",
+    }.get(diff_source(run) or "")
+    return [*doubts, f"Its reload gives {diffs}."] if diffs else doubts

@@ -12,33 +12,33 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crossmem import streams
 from crossmem.analysis import metrics
+from crossmem.analysis.display import count
 from crossmem.domains import domain
 from crossmem.domains.base import value_at
 from crossmem.errors import InputError, unknown
 from crossmem.memory.entry import same
+from crossmem.run.history import stream_of
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
+    from crossmem.domains.base import Domain
     from crossmem.memory.entry import Entry
     from crossmem.run.records import Attempt, MemoryEvent, Row
     from crossmem.run.results import Run
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A line of a request and whether it is `same`, `new` or `gone` against the request before."""
 
     kind: str
     text: str
 
 
-@dataclass(frozen=True)
-class Fix:
+class Fix(NamedTuple):
     """One suggestion of a refusal: the place, what was sent there and what the API suggests."""
 
     action: str
@@ -47,27 +47,23 @@ class Fix:
     suggested: Any
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One attempt of the slot: the request as changed since the one before, and the answer."""
 
     attempt: Attempt
     lines: list[Line]
     fixes: list[Fix]
-    stamps: dict[str, str]
 
 
 @dataclass(frozen=True)
 class Slot:
     """One slot of one arm and replicate. `later` is the next episode that depends on the same half."""
 
-    run: Run
+    domain: Domain
     row: Row
-    outcome: str
     steps: list[Step]
     events: list[MemoryEvent]
     later: Row | None
-    later_outcome: str | None
 
     @property
     def recalled(self) -> list[dict[str, Any]]:
@@ -75,10 +71,9 @@ class Slot:
 
         Each with `words` for its key, and what it was `worth` in the first request if it stood there.
         """
-        what = domain(self.run.config["domain"])
         first = self.steps[0].attempt
         return [
-            {**asdict(entry), "words": what.describe(entry.key), "worth": _worth(first, entry)}
+            {**asdict(entry), "words": self.domain.describe(entry.key), "worth": _worth(first, entry)}
             for entry in first.recalled
         ]
 
@@ -87,8 +82,8 @@ class Slot:
         """One line that says what the slot is and how it ended."""
         row = self.row
         return (
-            f"Epoch {row.drift_epoch}, {row.arm}: {self.outcome} at episode {row.index} "
-            f"({row.drift_row}), {row.attempts} {'attempt' if row.attempts == 1 else 'attempts'}"
+            f"Epoch {row.drift_epoch}, {row.arm}: {metrics.outcome_of(row)} at episode {row.index} "
+            f"({row.drift_row}), {count(row.attempts, 'attempt')}"
         )
 
 
@@ -110,65 +105,63 @@ class Folds:
 
 def folds(run: Run) -> Folds:
     """Return every slot of a run's first replicate, epoch by epoch, arm by arm."""
-    return Folds(list(_slots(run)))
+    return Folds([*_slots(run, 0)])
 
 
 def opened(run: Run, epoch: int, arm: str, replicate: int = 0) -> Folds:
     """Return one slot, unfolded. Raises InputError for an epoch or arm that the run has no slot for."""
-    found = list(_slots(run, replicate))
-    epochs = {str(slot.row.drift_epoch): None for slot in found}
-    if not found:
-        raise InputError(f"{run.path.name} has no stale-attempt slot: nothing drifted in it")
-    if str(epoch) not in epochs:
-        raise unknown("epoch", epoch, epochs)
+    if epoch not in (known := epochs(run)):
+        raise unknown("epoch", epoch, map(str, known))
     if arm not in run.arms:
         raise unknown("arm", arm, run.arms)
-    return Folds([s for s in found if (s.row.drift_epoch, s.row.arm) == (epoch, arm)], is_open=True)
+    chosen = [s for s in _slots(run, replicate) if (s.row.drift_epoch, s.row.arm) == (epoch, arm)]
+    return Folds(chosen, is_open=True)
 
 
-def _slots(run: Run, replicate: int = 0) -> Iterator[Slot]:
-    rows = metrics.slots(run)
+def epochs(run: Run) -> list[int]:
+    """Return the drift epochs that have a slot; raises InputError where there is none."""
+    known = sorted({int(epoch) for epoch in metrics.slot_rows(run)["drift_epoch"]})
+    if not known:
+        raise InputError(f"{run.path.name} has no stale-attempt slot: nothing drifted in it")
+    return known
+
+
+def _slots(run: Run, replicate: int) -> Iterator[Slot]:
+    try:
+        tasks = [episode.task.input for episode in stream_of(run).episodes]
+    except InputError:  # gone or changed since: its Input Data is not that of the run
+        tasks = None
+    rows = metrics.slot_rows(run)
     rows = rows[rows["replicate"] == replicate].sort_values(["drift_epoch", "arm"])
-    for arm, index, outcome in zip(rows["arm"], rows["index"], rows["outcome"], strict=True):
-        yield _slot(run, (str(arm), replicate), int(index), str(outcome))
-
-
-def _slot(run: Run, who: tuple[str, int], index: int, outcome: str) -> Slot:
-    episodes = run.of(*who)
-    slot = episodes[index]
-    after = (each.row for each in episodes[index + 1 :])
-    later = next((row for row in after if row.drift_row == slot.row.drift_row), None)
-    return Slot(
-        run=run,
-        row=slot.row,
-        outcome=outcome,
-        steps=list(_steps(slot.attempts, _input_data(run, index))),
-        events=slot.events,
-        later=later,
-        later_outcome=metrics.outcome_of(later) if later else None,
-    )
+    for arm, index in zip(rows["arm"], rows["index"], strict=True):
+        record, *after = run.of(str(arm), replicate)[index:]
+        yield Slot(
+            domain=domain(run.config["domain"]),
+            row=record.row,
+            steps=list(_steps(record.attempts, tasks[index] if tasks else None)),
+            events=record.events,
+            later=next((e.row for e in after if e.row.drift_row == record.row.drift_row), None),
+        )
 
 
 def _worth(first: Attempt, entry: Entry) -> str:
     """Return the verdict on a recalled entry in the first request."""
-    same_entry = (
+    verdicts = (
         each.verdict
         for each in first.carried
         if each.entry.key == entry.key and same(each.entry.value, entry.value)
     )
-    return next(same_entry, "not carried")
+    return next(verdicts, "not carried")
 
 
-def _steps(attempts: list[Attempt], raw: dict[str, Any] | None) -> Iterator[Step]:
-    before = raw
+def _steps(attempts: list[Attempt], before: dict[str, Any] | None) -> Iterator[Step]:
     for attempt in attempts:
         request = attempt.request or {}
         fixes = [
             Fix(each.action, each.field, value_at(request, each.field), each.suggested_value)
             for each in attempt.suggestions
         ]
-        lines = _lines(request if before is None else before, request)
-        yield Step(attempt, lines, fixes, attempt.stamps)
+        yield Step(attempt, _lines(request if before is None else before, request), fixes)
         before = request
 
 
@@ -179,26 +172,16 @@ def _lines(before: dict[str, Any], after: dict[str, Any]) -> list[Line]:
         json.dumps(body, indent=2, ensure_ascii=False, sort_keys=True).splitlines()
         for body in (before, after)
     )
-    compared = difflib.ndiff(old, new)
-    return [Line(kinds[line[:2]], line[2:]) for line in compared if line[:2] in kinds]
-
-
-def _input_data(run: Run, index: int) -> dict[str, Any] | None:
-    """Return the task's Input Data, None where the stream at hand is not the one that was run."""
-    try:
-        stream = streams.load(run.config["stream"])
-    except InputError:
-        return None
-    same = streams.digest(stream) == run.config["stream_sha256"]
-    return stream.episodes[index].task.input if same else None
+    return [Line(kinds[each[:2]], each[2:]) for each in difflib.ndiff(old, new) if each[:2] in kinds]
 
 
 @cache
 def _template() -> Template:
     from jinja2 import Environment, FileSystemLoader
 
-    folder = Path(__file__).parent
-    loader = FileSystemLoader(folder)
-    made = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    made.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False)
-    return made.get_template("slot.html.j2")
+    loader = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False)
+    environment.filters["outcome"] = metrics.outcome_of
+    environment.filters["attempts"] = lambda row: count(row.attempts, "attempt")
+    return environment.get_template("slot.html.j2")

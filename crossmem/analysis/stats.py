@@ -68,17 +68,13 @@ def intervals(rows: pd.DataFrame, figure: str) -> dict[str, Interval]:
 def differences(run: Run) -> pd.DataFrame:
     """Return the paired differences of `PAIRS`: mean, low, high and verdict per pair and figure."""
     units = per_replicate(metrics.episodes(run))
-    found = {
-        (f"{left} - {right}", figure): interval(units.loc[left][figure].sub(units.loc[right][figure]))
-        for left, right in PAIRS
-        if metrics.has(run, left, right)
-        for figure in FIGURES
-    }
-    index = pd.MultiIndex.from_tuples(found, names=["difference", "figure"])
-    columns = ["mean", "low", "high", "verdict"]
-    return pd.DataFrame(
-        [[each.mean, each.low, each.high, each.verdict] for each in found.values()], index, columns
-    )
+    table = {}
+    for left, right in (pair for pair in PAIRS if metrics.has(run, *pair)):
+        for figure, values in (units.loc[left] - units.loc[right])[list(FIGURES)].items():
+            each = interval(values)
+            table[f"{left} - {right}", figure] = (each.mean, each.low, each.high, each.verdict)
+    index = pd.MultiIndex.from_tuples(table, names=["difference", "figure"])
+    return pd.DataFrame([*table.values()], index, ["mean", "low", "high", "verdict"])
 
 
 def per_replicate(rows: pd.DataFrame, by: Sequence[str] = ("arm",)) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
-from crossmem.analysis.prose import joined
+from crossmem.analysis.display import joined
 from crossmem.experience.forgiving import A3C
 from crossmem.experience.memory import ExperienceMemory
 from crossmem.experience.rendering import TOKENS

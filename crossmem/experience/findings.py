@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from crossmem.analysis import metrics
-from crossmem.analysis.findings import per_arm
-from crossmem.analysis.prose import Prose, against, count, grouped, joined
+from crossmem.analysis.display import Prose, against, count, grouped, joined
+from crossmem.analysis.metrics import per_arm
 from crossmem.experience.arms import EXPERIENCE_ARMS, VARIANTS, ExperienceArm, together
 from crossmem.experience.measures import hysteresis, plane, reported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from crossmem.analysis.tables import Table
+    from crossmem.analysis.display import Table
     from crossmem.run.results import Run
 
 
@@ -36,7 +36,7 @@ def finding(run: Run) -> Prose:
 
 def spread(run: Run) -> Prose | Table:
     """Return attempts and stale attempts with their intervals, or the words why there are none."""
-    from crossmem.analysis import stats, tables
+    from crossmem.analysis import display, stats
 
     if why := stats.why_none(run):
         return Prose((why,), "notice")
@@ -50,7 +50,7 @@ def spread(run: Run) -> Prose | Table:
     }
     number = run.config["parameters"]["replicates"]
     caption = f"Means over {number} replicates, with their 95 % intervals"
-    return tables.show(pd.DataFrame(found).reindex(run.arms).rename_axis("arm"), caption)
+    return display.show(pd.DataFrame(found).reindex(run.arms).rename_axis("arm"), caption)
 
 
 def _failures(run: Run) -> str:
@@ -187,8 +187,8 @@ def _nothing_fitted(run: Run) -> str:
 
 def successes(run: Run) -> Prose | Table:
     """Return the success rate by drift epoch, or the words that it was 1 everywhere."""
-    from crossmem.analysis import tables
+    from crossmem.analysis import display
 
     if run.rows["success"].all():
         return Prose(("Every arm solved every episode, in every drift epoch.",))
-    return tables.by_epoch(run, "success_rate")
+    return display.by_epoch(run, "success_rate")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import pandas as pd
 
 from crossmem.analysis import metrics
-from crossmem.analysis.prose import count
+from crossmem.analysis.display import count
 from crossmem.experience import measures
 from crossmem.experience.arms import EXPERIENCE_ARMS
 

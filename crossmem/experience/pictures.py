@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from crossmem.analysis import metrics
-from crossmem.analysis.picture import Picture, titled
-from crossmem.analysis.prose import count
+from crossmem.analysis.display import Picture, count, titled
 from crossmem.experience.arms import EXPERIENCE_ARMS, ExperienceArm, together
 from crossmem.experience.measures import plane as plane_of
 

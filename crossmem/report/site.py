@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader
 from pydantic import BaseModel, ValidationError
 
 from crossmem import paths
-from crossmem.analysis.about import MIME, About
+from crossmem.analysis.notices import MIME, About
 from crossmem.errors import CrossmemError, InputError, unknown
 from crossmem.report.execute import read, sentinel_output
 from crossmem.report.html import failure, moment, page

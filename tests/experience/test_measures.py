@@ -12,7 +12,7 @@ from test_phase_notebooks import walk
 from crossmem import experience as ex
 from crossmem.analysis import metrics, stats
 from crossmem.analysis.metrics import value
-from crossmem.analysis.prose import Prose
+from crossmem.analysis.display import Prose
 from crossmem.errors import InputError
 from crossmem.experience.arms import EXPERIENCE_ARMS
 from crossmem.experience.hypotheses import HYPOTHESES

@@ -13,7 +13,7 @@ from bs4 import BeautifulSoup
 from click.testing import CliRunner
 
 from crossmem import paths
-from crossmem.analysis.about import MIME
+from crossmem.analysis.notices import MIME
 from crossmem.cli import main
 from crossmem.errors import InputError
 from crossmem.report.site import publish

@@ -1,0 +1,231 @@
+"""What a notebook cell shows: pictures with alt texts, tables, sentences; and figures put in words."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from crossmem.memory.arms import ARMS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    import pandas as pd  # imported where used: settings import this module for its words
+    from matplotlib.figure import Figure
+
+    from crossmem.run.results import Run
+
+MISSING = "-"
+
+Format = Callable[[Any], str]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawn figure and its alternative text."""
+
+    figure: Figure
+    alt: str
+
+    @cached_property
+    def png(self) -> bytes:
+        """The figure as a PNG at twice the size it is shown at."""
+        buffer = io.BytesIO()
+        self.figure.savefig(
+            buffer,
+            format="png",
+            dpi=200,
+            metadata={"Software": None},
+            pil_kwargs={"compress_level": 3},  # a third of the time for a tenth more bytes
+        )
+        return buffer.getvalue()
+
+    def save(self, path: Path) -> Path:
+        """Write the PNG and return where it lies."""
+        path.write_bytes(self.png)
+        return path
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        width = round(self.figure.get_figwidth() * 100)
+        return (
+            {"image/png": self.png, "text/plain": self.alt},
+            {"image/png": {"alt": self.alt, "width": width}},
+        )
+
+
+@dataclass(frozen=True)
+class Prose:
+    """Sentences in a box of the given kind (a CSS class of the report).
+
+    `data` is what goes into the notebook beside them by type; nothing shows it.
+    """
+
+    sentences: tuple[str, ...]
+    kind: str = "finding"
+    data: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return " ".join(self.sentences)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return dict(self.data)
+
+    def _repr_html_(self) -> str:
+        body = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
+        return f'<div class="{self.kind}">{body}</div>'
+
+    def _repr_markdown_(self) -> str:
+        return "\n\n".join(self.sentences)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells in words, under a caption. A pandas Styler costs more than all tables of a report."""
+
+    cells: pd.DataFrame
+    caption: str
+
+    def __str__(self) -> str:
+        return f"{self.caption}\n{self.cells.to_string()}"
+
+    def _repr_html_(self) -> str:
+        import pandas as pd
+
+        with pd.option_context("display.max_colwidth", None):
+            html = self.cells.to_html(border=0)
+        return html.replace(">", f"><caption>{escape(self.caption)}</caption>", 1)
+
+
+def show(
+    frame: pd.DataFrame,
+    caption: str,
+    columns: list[str] | None = None,
+    percent: Collection[str] = (),
+) -> Table:
+    """Return `frame` (the `columns` named, or all) ready to be displayed under `caption`.
+
+    Columns in `percent` hold shares, beside the rates that are known to.
+    """
+    import pandas as pd
+
+    cells = {}
+    for name in columns or frame:
+        label, form = _label_and_format(str(name))
+        cells[label] = frame[name].map(_or_missing(_PERCENT if name in percent else form))
+    names = [str(name or "").replace("_", " ") for name in frame.index.names]
+    return Table(pd.DataFrame(cells, index=frame.index).rename_axis(index=names), caption)
+
+
+def by_epoch(run: Run, figure: str, family: str | None = None) -> Table:
+    """Return one figure of `metrics.measure` as a table of arms by drift epochs."""
+    from crossmem.analysis import metrics
+
+    label, form = _label_and_format(figure)
+    of = f" in {family} episodes" if family else ""
+    caption = f"{label.capitalize()}{of}, by drift epoch"
+    return Table(metrics.by_epoch(run, figure, family).map(_or_missing(form)), caption)
+
+
+def stable_policies(run: Run) -> Table:
+    """Return the first-try rate of each family that the drifting table does not govern, by epoch."""
+    import pandas as pd
+
+    from crossmem.analysis import metrics
+
+    families = metrics.stable_families(run)
+    tables = {family: metrics.by_epoch(run, "first_try_rate", family) for family in families}
+    cells = pd.concat(tables, names=["family"]).map(_or_missing(_PERCENT))
+    return Table(cells, "First-try rate by drift epoch")
+
+
+def titled(run: Run, title: str) -> str:
+    """Return the title of a figure, which says whose figures it shows."""
+    return f"{title} ({'scripted agent' if run.scripted else run.config['parameters']['model']})"
+
+
+def arm_title(arm: str) -> str:
+    """Return an arm with what it stands for.
+
+    >>> arm_title("A2")
+    'A2 (governed)'
+    """
+    return f"{arm} ({ARMS[arm].title})" if arm in ARMS else arm
+
+
+def count(value: float, thing: str = "") -> str:
+    """Write a count or mean, with the thing counted in singular or plural; missing is `none`.
+
+    >>> count(1, "attempt"), count(2.5, "attempt"), count(float("nan"))
+    ('1 attempt', '2.5 attempts', 'none')
+    """
+    if math.isnan(value):
+        return "none"
+    whole = value == round(value) or round(abs(value), 1) >= 100
+    plural = "" if not thing else f" {thing}" if value == 1 else f" {thing}s"
+    return f"{value:,.0f}{plural}" if whole else f"{value:,.1f}{plural}"
+
+
+def against(left: float, right: float, thing: str) -> str:
+    """Say how one count compares with another.
+
+    >>> against(35, 36, "attempt"), against(36, 36, "attempt")
+    ('1 attempt fewer than', 'exactly as many attempts as')
+    """
+    if left == right:
+        return f"exactly as many {thing}s as"
+    return f"{count(abs(left - right), thing)} {'more' if left > right else 'fewer'} than"
+
+
+def listed(values: Mapping[str, float]) -> str:
+    """List a figure per arm."""
+    return ", ".join(f"{arm} {count(value)}" for arm, value in values.items())
+
+
+def grouped(values: Mapping[str, float]) -> str:
+    """List the arms by figure, lowest first and a missing one last.
+
+    >>> grouped({"A0": 36, "A2": 34, "LW": 36})
+    '34 A2; 36 A0, LW'
+    """
+    groups: dict[str, list[str]] = {}
+    for arm, value in sorted(values.items(), key=lambda each: (math.isnan(each[1]), each[1])):
+        groups.setdefault(count(value), []).append(arm)
+    return "; ".join(f"{number} {', '.join(arms)}" for number, arms in groups.items())
+
+
+def joined(names: Iterable[str]) -> str:
+    """Join names with commas and a last `and`."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+_PERCENT: Format = "{:.0%}".format
+_WHOLE: Format = "{:,.0f}".format
+_FORMATS: dict[str, tuple[str, Format]] = {
+    "success_rate": ("success rate", _PERCENT),
+    "first_try_rate": ("first-try rate", _PERCENT),
+    "tokens_per_success": ("tokens per success", _WHOLE),
+    "peak_bytes": ("most bytes held", _WHOLE),
+}
+
+
+def _label_and_format(figure: str) -> tuple[str, Format]:
+    return _FORMATS.get(figure, (figure.replace("_", " "), _plain))
+
+
+def _plain(value: Any) -> str:
+    if not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
+
+
+def _or_missing(form: Format) -> Format:
+    from pandas import isna
+
+    return lambda value: MISSING if isna(value) else form(value)
