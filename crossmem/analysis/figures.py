@@ -69,7 +69,7 @@ def strip(run: Run) -> Picture:
         _mark_drifts(axes, run, offset=0.0)
         _label_cells(axes, grid.index, rows)
         axes.set_title(titled(run, "What became of each episode"), pad=18)
-        _outcome_legend(figure, set(grid.stack()))
+        _outcome_legend(figure, {str(outcome) for outcome in rows["outcome"]})
     counts = rows.groupby("arm", observed=True)["outcome"].value_counts().unstack(fill_value=0)
     outcomes = "; ".join(
         f"{arm}: " + ", ".join(f"{number} {outcome}" for outcome, number in row.items() if number)
@@ -118,10 +118,9 @@ def memory(run: Run) -> Picture:
     rows = rows if with_memory.empty else with_memory
     with _canvas(10, 3.8, (0.7, 0.55, 0.1, 0.65), columns=2) as (figure, panels):
         for axes, column in zip(panels, ("entries", "bytes"), strict=True):
-            _lines(axes, rows, "index", column, drawstyle="steps-post")
+            _lines(axes, rows, "index", column, legend=column == "entries", drawstyle="steps-post")
             _mark_drifts(axes, run, offset=-0.5)
             axes.set(xlabel="episode", ylabel=f"{column} held", ylim=(0, None))
-        axes.get_legend().remove()
         _mark_budget(axes, rows)
         _figure_title(figure, run, "What each memory holds after each episode")
     peaks = rows.groupby("arm", observed=True)[["entries", "bytes"]].max()
@@ -147,11 +146,11 @@ def epochs(run: Run, family: str | None = None) -> Picture:
     of = f"{family} episodes" if family else "all episodes"
     with _canvas(10, 3.8, (0.75, 0.55, 0.1, 0.45), columns=2) as (figure, panels):
         for axes, (column, label) in zip(panels, columns.items(), strict=True):
-            _lines(axes, units, "drift_epoch", column, marker="o", linewidth=1.8, **bars)
+            legend = column != "first_try_rate"
+            _lines(axes, units, "drift_epoch", column, legend=legend, marker="o", linewidth=1.8, **bars)
             axes.set(xlabel="drift epoch", ylabel=label, xticks=sorted(table["drift_epoch"].unique()))
             axes.margins(y=0.12)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-        axes.get_legend().remove()
         _figure_title(figure, run, f"Each drift epoch by arm, {of}")
     points = "; ".join(
         f"{arm} epoch {epoch} {count(cost)} tokens, {rate:.0%} first try"
@@ -218,8 +217,7 @@ def _canvas(
 
 
 def _first_replicate(run: Run) -> pd.DataFrame:
-    rows = metrics.episodes(run)
-    return rows[rows["replicate"] == rows["replicate"].min()]
+    return metrics.episodes(run).query("replicate == replicate.min()")
 
 
 def _errorbar(run: Run) -> Callable[[Iterable[float]], tuple[float, float]] | None:
@@ -232,7 +230,7 @@ def _errorbar(run: Run) -> Callable[[Iterable[float]], tuple[float, float]] | No
     return None if stats.why_none(run) else bounds
 
 
-def _lines(axes: Axes, rows: pd.DataFrame, x: str, y: str, **style: Any) -> None:
+def _lines(axes: Axes, rows: pd.DataFrame, x: str, y: str, *, legend: bool, **style: Any) -> None:
     """Draw a line per arm, the oracle in black."""
     names = [str(arm) for arm in rows["arm"].cat.categories if (rows["arm"] == arm).any()]
     colours = dict(zip(names, sns.color_palette("colorblind", len(names)), strict=True))
@@ -246,13 +244,15 @@ def _lines(axes: Axes, rows: pd.DataFrame, x: str, y: str, **style: Any) -> None
         style_order=names,
         palette={**colours, "oracle": "black"},
         ax=axes,
+        legend=legend,
         **{"errorbar": None, **style},
     )
-    axes.legend(title=None, frameon=False, fontsize=8, ncols=2)
+    if legend:
+        axes.legend(title=None, frameon=False, fontsize=8, ncols=2)
     sns.despine(ax=axes)
 
 
-def _grouped_bars(axes: Axes, data: pd.DataFrame, **names: str) -> None:
+def _grouped_bars(axes: Axes, data: pd.DataFrame, **names: Any) -> None:
     sns.barplot(data, palette="colorblind", ax=axes, **names)
     axes.legend(title=None, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     sns.despine(ax=axes)
@@ -294,7 +294,7 @@ def _label_cells(axes: Axes, arms: pd.Index, rows: pd.DataFrame) -> None:
     tasks = rows.drop_duplicates("index")
     axes.set_xticks(
         tasks["index"] + 0.5,
-        [f"{each.Index}\n{each.family[:3]}" for each in tasks.set_index("index").itertuples()],
+        tasks["index"].astype(str) + "\n" + tasks["family"].str[:3],
         rotation=0,
         fontsize=7 if len(tasks) <= 24 else 5,
     )

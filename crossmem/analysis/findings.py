@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from crossmem import paths
 from crossmem.analysis import display, metrics, stats
@@ -24,63 +24,49 @@ _MAX_LISTED_ARMS = 12
 """Arms that are listed one by one; more are grouped by their figure."""
 
 
-class Facts:
-    """A run and the figures that sentences are made of."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.summary = metrics.summary(run)
-
-    def total(self, arm: str, figure: str = "attempts") -> float:
-        """Return a figure of an arm, mean per replicate."""
-        return metrics.value(self.summary, arm, figure)
-
-    def attempts(self) -> dict[str, float]:
-        """Return the attempts of every arm, without the oracle, which is none."""
-        return {arm: self.total(arm) for arm in self.run.arms if arm != ORACLE.name}
-
-    def invalidated(self, arm: str) -> float:
-        """Return how many entries an arm invalidated, mean per replicate."""
-        events = self.run.events
-        number = ((events["arm"] == arm) & (events["kind"] == "invalidate")).sum()
-        return float(number) / int(self.run.config["parameters"]["replicates"])
-
-    def has(self, *arms: str) -> bool:
-        """Tell whether the run holds all of the `arms`."""
-        return metrics.has(self.run, *arms)
+Totals = dict[str, dict[str, float]]
+"""By arm, its figures over the whole stream (`metrics.summary`) and the entries it `invalidated`."""
 
 
 def finding(run: Run) -> Prose:
     """Say who paid what over the whole stream and after the drifts."""
-    ignored = run.rows["recalled"].any() and not any(e.attempts[0].carried for e in run.episodes)
-    return Prose((_ignored_memory(Facts(run)),) if ignored else tuple(_sentences(Facts(run))))
-
-
-def _sentences(facts: Facts) -> Iterator[str]:
-    """Yield every sentence that applies."""
-    run, rows, has = facts.run, facts.run.rows, facts.has
-    yield _fewest_attempts(facts)
-    if metrics.unsolved_by_arm(run):
-        yield _failures(facts)
+    totals, rows = _totals(run), run.rows
+    if rows["recalled"].any() and not any(each.attempts[0].carried for each in run.episodes):
+        return Prose((_ignored_memory(run, totals),))
+    sentences = [_fewest_attempts(run, totals)]
+    if failed := metrics.unsolved_by_arm(run):
+        sentences.append(_failures(totals, failed))
     if not stats.why_none(run):
-        yield _differences(run)
+        sentences.append(_differences(run))
     if run.config["drift_events"]:
-        yield _stale_attempts(run)
-        if has("A2", "A2D"):
-            yield _dividend(run)
-        if baselines := [arm for arm in ("A1", "LW", "LWG") if has("A2", arm)]:
-            yield _baselines(facts, baselines)
-        if has("A1", "A2", "A2D") and facts.total("A2") > facts.total("A1"):
-            yield _whole_tables_dropped(facts)
-        if governed := [arm for arm in ("A2", "A2D") if has("LWG", arm)]:
-            yield _invalidation_alone(facts, governed)
-        went_stale, bumped = rows["stale_attempt"].any(), has("A2") and facts.invalidated("A2")
-        if has("LWG") and bumped and not went_stale and rows["outdated_use"].any():
-            yield _false_invalidation(facts)
-        if has("A2") and not bumped and facts.total("A2", "stale_attempts"):
-            yield _silent_change(facts)
+        sentences += _drift_findings(run, totals)
     if rows["poisoned"].any():
-        yield _poisoned_attempts(facts)
+        sentences.append(_poisoned_attempts(totals))
+    return Prose(tuple(sentences))
+
+
+def _drift_findings(run: Run, totals: Totals) -> Iterator[str]:
+    yield _stale_attempts(run)
+    if {"A2", "A2D"} <= totals.keys():
+        yield _dividend(run)
+    if "A2" in totals and {"A1", "LW", "LWG"} & totals.keys():
+        yield _baselines(totals)
+    if {"A1", "A2", "A2D"} <= totals.keys() and totals["A2"]["attempts"] > totals["A1"]["attempts"]:
+        yield _whole_tables_dropped(totals)
+    if "LWG" in totals and {"A2", "A2D"} & totals.keys():
+        yield _invalidation_alone(totals)
+    if "A2" in totals:
+        went_stale, outdated = run.rows["stale_attempt"].any(), run.rows["outdated_use"].any()
+        if totals["A2"]["invalidated"] and "LWG" in totals and outdated and not went_stale:
+            yield _false_invalidation(totals)
+        if not totals["A2"]["invalidated"] and totals["A2"]["stale_attempts"]:
+            yield _silent_change(run, totals)
+
+
+def _totals(run: Run) -> Totals:
+    table = metrics.summary(run).rename(index=str)
+    invalidated = metrics.memory_events(run).get("invalidate", 0.0)
+    return cast("Totals", table.assign(invalidated=invalidated).to_dict("index"))
 
 
 def headline(run: Run) -> list[str]:
@@ -109,7 +95,7 @@ def intervals(run: Run) -> Table | None:
 def compared(comparison: Comparison) -> str:
     """Return the text of the comparison's sentinel cell: the fewest attempts of each run."""
     return "\n".join(
-        f"{label or run.path.stem}: {_fewest_attempts(Facts(run))}"
+        f"{label or run.path.stem}: {_fewest_attempts(run, _totals(run))}"
         for label, run in zip(comparison.labels, comparison.runs, strict=True)
     )
 
@@ -135,36 +121,36 @@ def _bounds(known: stats.Interval) -> str:
     return "" if math.isnan(known.low) else f" [{count(known.low)}, {count(known.high)}]"
 
 
-def _ignored_memory(facts: Facts) -> str:
-    style = facts.run.config["parameters"]["hint_style"]
+def _attempts(totals: Totals) -> dict[str, float]:
+    """Return the attempts of every arm, without the oracle, which is none."""
+    return {arm: each["attempts"] for arm, each in totals.items() if arm != ORACLE.name}
+
+
+def _ignored_memory(run: Run, totals: Totals) -> str:
+    style = run.config["parameters"]["hint_style"]
     return (
         f"Memory was put before the agent and changed nothing: under the hint style {style} no "
-        f"remembered value was sent. Attempts over {facts.run.length} episodes: "
-        f"{listed(facts.attempts())}."
+        f"remembered value was sent. Attempts over {run.length} episodes: {listed(_attempts(totals))}."
     )
 
 
-def _fewest_attempts(facts: Facts) -> str:
-    attempts = facts.attempts()
+def _fewest_attempts(run: Run, totals: Totals) -> str:
+    attempts = _attempts(totals)
     if len(attempts) == 1:
-        return f"Over {facts.run.length} episodes {listed(attempts)} attempts."
+        return f"Over {run.length} episodes {listed(attempts)} attempts."
     fewest = min(attempts.values())
     best = [arm for arm, number in attempts.items() if number == fewest]
-    text = (
-        f"Over {facts.run.length} episodes {joined(map(arm_title, best))} needed the fewest attempts: "
-    )
+    text = f"Over {run.length} episodes {joined(map(arm_title, best))} needed the fewest attempts: "
     text += count(fewest)
     if "A0" in attempts and "A0" not in best:
         text += f", {count(attempts['A0'] - fewest)} fewer than an agent without memory"
-    if facts.has(ORACLE.name):
-        text += f"; the oracle needs {count(facts.total(ORACLE.name))}"
+    if ORACLE.name in totals:
+        text += f"; the oracle needs {count(totals[ORACLE.name]['attempts'])}"
     return text + "."
 
 
-def _failures(facts: Facts) -> str:
-    """Fewer attempts are no gain where episodes were left unsolved."""
-    failed = metrics.unsolved_by_arm(facts.run)
-    provider = count(float(facts.summary["provider_failures"].sum()))
+def _failures(totals: Totals, failed: dict[str, float]) -> str:
+    provider = count(sum(each["provider_failures"] for each in totals.values()))
     theirs = f"; {provider} of them by the model's provider" if provider != "0" else ""
     return f"Not every episode succeeded. Failed: {listed(failed)}{theirs}."
 
@@ -204,76 +190,71 @@ def _dividend(run: Run) -> str:
     return text
 
 
-def _baselines(facts: Facts, baselines: list[str]) -> str:
+def _baselines(totals: Totals) -> str:
     """The ungoverned baselines beside A2, whoever wins."""
-    attempts = facts.attempts()
+    attempts, a2 = _attempts(totals), arm_title("A2")
     parts = (
-        f"{arm_title(arm)} needed {against(attempts[arm], attempts['A2'], 'attempt')} {arm_title('A2')}"
-        for arm in baselines
+        f"{arm_title(arm)} needed {against(attempts[arm], attempts['A2'], 'attempt')} {a2}"
+        for arm in ("A1", "LW", "LWG")
+        if arm in attempts
     )
     return f"{'; '.join(parts)}."
 
 
-def _whole_tables_dropped(facts: Facts) -> str:
-    """Why A2 needs more attempts than A1, which never invalidates."""
+def _whole_tables_dropped(totals: Totals) -> str:
     return (
         "A2 needed more attempts than A1 because it drops whole tables: "
-        f"{count(facts.invalidated('A2'))} entries at the bumps, where A2D, which drops only what "
-        f"changed, dropped {count(facts.invalidated('A2D'))}. What still held had to be learned again."
+        f"{count(totals['A2']['invalidated'])} entries at the bumps, where A2D, which drops only what "
+        f"changed, dropped {count(totals['A2D']['invalidated'])}. What still held had to be learned again."
     )
 
 
-def _invalidation_alone(facts: Facts, governed: list[str]) -> str:
-    bought = "; that of ".join(f"{arm_title(arm)} {_bought(facts, arm)}" for arm in governed)
+def _invalidation_alone(totals: Totals) -> str:
+    """LWG differs from the governed arms in invalidation alone; attempts are always named."""
+    governed = []
+    for arm in (each for each in ("A2", "A2D") if each in totals):
+        parts = []
+        for figure in ("attempts", "stale_attempts", "outdated_uses"):
+            fewer = totals["LWG"][figure] - totals[arm][figure]
+            if fewer:
+                thing = figure.removesuffix("s").replace("_", " ")
+                parts.append(f"{'saved' if fewer > 0 else 'cost'} {count(abs(fewer), thing)}")
+            elif figure == "attempts":
+                parts.append("bought no attempts")
+        governed.append(f"{arm_title(arm)} {joined(parts)}")
     return (
         "LWG admits exactly what the governed arms admit and never invalidates. Measured against it, "
-        f"the invalidation of {bought}."
+        f"the invalidation of {'; that of '.join(governed)}."
     )
 
 
-def _bought(facts: Facts, arm: str) -> str:
-    """Say what an arm has fewer or more of than LWG; attempts are always named."""
-    parts = []
-    for figure in ("attempts", "stale_attempts", "outdated_uses"):
-        fewer = facts.total("LWG", figure) - facts.total(arm, figure)
-        thing = figure.removesuffix("s").replace("_", " ")
-        if fewer:
-            parts.append(f"{'saved' if fewer > 0 else 'cost'} {count(abs(fewer), thing)}")
-        elif figure == "attempts":
-            parts.append("bought no attempts")
-    return joined(parts)
-
-
-def _false_invalidation(facts: Facts) -> str:
+def _false_invalidation(totals: Totals) -> str:
     """What a bump cost that made no remembered value stale."""
-    lost = {arm: facts.total(arm) - facts.total("LWG") for arm in ("A2", "A2D") if facts.has(arm)}
-    text = (
+    lost = {arm: number - totals["LWG"]["attempts"] for arm, number in _attempts(totals).items()}
+    a2d = "; A2D, which reads the diff, lost "
+    return (
         "No remembered value went stale: the version moved and what was remembered still held. False "
-        f"invalidation cost A2 {count(facts.invalidated('A2'))} good entries and "
-        f"{count(lost['A2'], 'attempt')}"
+        f"invalidation cost A2 {count(totals['A2']['invalidated'])} good entries and "
+        f"{count(lost['A2'], 'attempt')}{a2d + count(lost['A2D'], 'attempt') if 'A2D' in lost else ''}."
     )
-    if "A2D" in lost:
-        text += f"; A2D, which reads the diff, lost {count(lost['A2D'], 'attempt')}"
-    return text + "."
 
 
-def _silent_change(facts: Facts) -> str:
+def _silent_change(run: Run, totals: Totals) -> str:
     """What trusting stamps cost where rows changed and no stamp said so."""
     heals = (
         "each key heals by being learned again"
-        if facts.run.config["parameters"]["keying"] == "task"
+        if run.config["parameters"]["keying"] == "task"
         else "under this keying the lesson lands under another key, and it never heals"
     )
     return (
         "The rows changed under an unchanged stamp, so no governed arm noticed by stamp: trusting "
-        f"stamps cost A2 {count(facts.total('A2', 'stale_attempts'), 'stale attempt')}; {heals}."
+        f"stamps cost A2 {count(totals['A2']['stale_attempts'], 'stale attempt')}; {heals}."
     )
 
 
-def _poisoned_attempts(facts: Facts) -> str:
-    paid = metrics.per_arm(facts.summary, "poisoned_attempts")
-    poisoned = {arm: number for arm, number in paid.items() if number}
+def _poisoned_attempts(totals: Totals) -> str:
+    paid = {arm: each["poisoned_attempts"] for arm, each in totals.items() if each["poisoned_attempts"]}
     return (
-        f"{joined(poisoned)} stored values that belong to one request alone and sent them with "
-        f"another, in poisoned attempts: {listed(poisoned)}."
+        f"{joined(paid)} stored values that belong to one request alone and sent them with another, "
+        f"in poisoned attempts: {listed(paid)}."
     )

@@ -179,7 +179,7 @@ def dividend(run: Run) -> pd.DataFrame:
     attempts = rows.groupby(by, observed=True)["attempts"].sum().unstack("arm")
     saved = attempts["A2"] - attempts["A2D"]
     table = saved.groupby(["drift_epoch", "drift_row"]).mean().unstack("drift_row")
-    halves_first = sorted(table, key=lambda half: (half.endswith(" tasks"), half))
+    halves_first = sorted(map(str, table), key=lambda half: (half.endswith(" tasks"), half))
     table = table[halves_first].rename_axis(columns=None)
     table["total"] = table.sum(axis=1)
     return table

@@ -1,4 +1,4 @@
-"""What ran, said before any figure: scripted or measured, what is doubtful, why there is no interval."""
+"""What ran, said before any figure: which agent, what is doubtful, why there is no interval."""
 
 from __future__ import annotations
 
@@ -35,19 +35,21 @@ def notice(*runs: Run) -> Prose:
     from crossmem.analysis import stats
 
     models = joined(sorted({run.config["parameters"]["model"] for run in runs}))
-    sentences = [f"Measured with the model {models}."]
+    origin, kind = f"Measured with the model {models}.", "notice"
     if runs[0].scripted:
-        sentences = [
-            f"Every figure here comes from a scripted agent (profile {models}), not from a language "
-            "model. The server, the table swaps, the prompts and the memory are real; tokens are "
-            "estimated from the prompts a live agent would send."
-        ]
-    sentences += [doubt for run in runs for doubt in _doubts_of_api(run)]
+        origin, kind = (
+            (
+                f"Every figure here comes from a scripted agent (profile {models}), not from a language "
+                "model. The server, the table swaps, the prompts and the memory are real; tokens are "
+                "estimated from the prompts a live agent would send."
+            ),
+            "notice scripted",
+        )
+    sentences = [origin, *(doubt for run in runs for doubt in _doubts_of_api(run))]
     if not runs[0].scripted:
         sentences += [doubt for run in runs for doubt in _preflight_warnings(run)]
         sentences += filter(None, map(_other_models, runs))
     sentences += filter(None, dict.fromkeys(map(stats.why_none, runs)))
-    kind = "notice scripted" if runs[0].scripted else "notice"
     return Prose(tuple(sentences), kind, {MIME: {"runs": [_about(run).model_dump() for run in runs]}})
 
 

@@ -31,28 +31,14 @@ if TYPE_CHECKING:
     from crossmem.run.results import Run
 
 
-class Line(NamedTuple):
-    """A line of a request and whether it is `same`, `new` or `gone` against the request before."""
-
-    kind: str
-    text: str
-
-
-class Fix(NamedTuple):
-    """One suggestion of a refusal: the place, what was sent there and what the API suggests."""
-
-    action: str
-    field: str
-    sent: Any
-    suggested: Any
-
-
 class Step(NamedTuple):
-    """One attempt of the slot: the request as changed since the one before, and the answer."""
+    """One attempt of the slot, and the lines of its request against the request before.
+
+    Each line comes after the word `same`, `new` or `gone`; member order is ignored.
+    """
 
     attempt: Attempt
-    lines: list[Line]
-    fixes: list[Fix]
+    lines: list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -155,24 +141,16 @@ def _worth(first: Attempt, entry: Entry) -> str:
 
 
 def _steps(attempts: list[Attempt], before: dict[str, Any] | None) -> Iterator[Step]:
+    kinds = {"  ": "same", "+ ": "new", "- ": "gone"}
     for attempt in attempts:
         request = attempt.request or {}
-        fixes = [
-            Fix(each.action, each.field, value_at(request, each.field), each.suggested_value)
-            for each in attempt.suggestions
-        ]
-        yield Step(attempt, _lines(request if before is None else before, request), fixes)
+        old, new = (
+            json.dumps(body, indent=2, ensure_ascii=False, sort_keys=True).splitlines()
+            for body in (request if before is None else before, request)
+        )
+        lines = [(line[:2], line[2:]) for line in difflib.ndiff(old, new)]
+        yield Step(attempt, [(kinds[mark], text) for mark, text in lines if mark in kinds])
         before = request
-
-
-def _lines(before: dict[str, Any], after: dict[str, Any]) -> list[Line]:
-    """Return the lines of `after`, with what changed against `before`; member order is ignored."""
-    kinds = {"  ": "same", "+ ": "new", "- ": "gone"}
-    old, new = (
-        json.dumps(body, indent=2, ensure_ascii=False, sort_keys=True).splitlines()
-        for body in (before, after)
-    )
-    return [Line(kinds[each[:2]], each[2:]) for each in difflib.ndiff(old, new) if each[:2] in kinds]
 
 
 @cache
@@ -181,7 +159,10 @@ def _template() -> Template:
 
     loader = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False)
-    environment.filters["outcome"] = metrics.outcome_of
-    environment.filters["attempts"] = lambda row: count(row.attempts, "attempt")
+    environment.filters.update(
+        json=lambda value: json.dumps(value, ensure_ascii=False),
+        outcome=metrics.outcome_of,
+        attempts=lambda row: count(row.attempts, "attempt"),
+        value_at=value_at,
+    )
     return environment.get_template("slot.html.j2")

@@ -70,8 +70,8 @@ def differences(run: Run) -> pd.DataFrame:
     units = per_replicate(metrics.episodes(run))
     table = {}
     for left, right in (pair for pair in PAIRS if metrics.has(run, *pair)):
-        for figure, values in (units.loc[left] - units.loc[right])[list(FIGURES)].items():
-            each = interval(values)
+        for figure in FIGURES:
+            each = interval(units.loc[left][figure] - units.loc[right][figure])
             table[f"{left} - {right}", figure] = (each.mean, each.low, each.high, each.verdict)
     index = pd.MultiIndex.from_tuples(table, names=["difference", "figure"])
     return pd.DataFrame([*table.values()], index, ["mean", "low", "high", "verdict"])
