@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from crossmem.analysis import slots as slots
     from crossmem.analysis import stats as stats
     from crossmem.analysis.compare import compare as compare
-    from crossmem.analysis.explorer import Explorer as Explorer
-    from crossmem.analysis.notices import notice as notice
     from crossmem.analysis.display import by_epoch as by_epoch
     from crossmem.analysis.display import show as show
     from crossmem.analysis.display import stable_policies as stable_policies
+    from crossmem.analysis.explorer import Explorer as Explorer
+    from crossmem.analysis.notices import notice as notice
     from crossmem.run.history import memory_at as memory_at
     from crossmem.run.results import load as load
     from crossmem.settings import AcmeSettings as AcmeSettings

@@ -67,9 +67,8 @@ def strip(run: Run) -> Picture:
             if letter:
                 axes.text(column + 0.5, row + 0.5, letter, ha="center", va="center", size=8, color=ink)
         _mark_drifts(axes, run, offset=0.0)
-        _label_cells(axes, grid.index, rows)
+        _label_strip(figure, axes, rows, [*grid.index])
         axes.set_title(titled(run, "What became of each episode"), pad=18)
-        _outcome_legend(figure, {str(outcome) for outcome in rows["outcome"]})
     counts = rows.groupby("arm", observed=True)["outcome"].value_counts().unstack(fill_value=0)
     outcomes = "; ".join(
         f"{arm}: " + ", ".join(f"{number} {outcome}" for outcome, number in row.items() if number)
@@ -85,17 +84,13 @@ def tokens(run: Run) -> Picture:
     rows = metrics.episodes(run)
     rows["window"] = rows["drift_epoch"].map(lambda epoch: "after the drift" if epoch else "before")
     table = metrics.measure(rows, ["arm", "window"])["tokens_per_success"]
-    units = stats.per_replicate(rows, ["arm", "window"])["tokens_per_success"]
+    units = stats.per_replicate(rows, ["arm", "window"]).reset_index()
     with _canvas(8, 3.6, (0.75, 0.55, 0.1, 0.4)) as (figure, (axes,)):
-        sns.barplot(
-            units.rename("tokens").reset_index(),
-            x="arm",
-            y="tokens",
-            hue="window",
+        _bars(
+            *(axes, units, "arm", "tokens_per_success", "window"),
             hue_order=["before", "after the drift"],
             palette=[_PALETTE[7], _PALETTE[0]],
             errorbar=_errorbar(run),
-            ax=axes,
         )
         for bars in axes.containers:
             axes.bar_label(cast("BarContainer", bars), fmt="{:,.0f}", fontsize=8, padding=1)
@@ -103,7 +98,6 @@ def tokens(run: Run) -> Picture:
         axes.set_title(titled(run, "What a success costs, before and after the drift"))
         axes.legend(title=None, frameon=False, ncols=2, loc="upper right")
         axes.margins(y=0.18)
-        sns.despine(figure)
     costs = "; ".join(
         f"{arm} {window} {count(cost)}" for arm, window, cost in table.reset_index().to_numpy()
     )
@@ -169,7 +163,7 @@ def dividend(run: Run) -> Picture | Prose:
     table = metrics.dividend(run).drop(columns="total")
     data = table.reset_index().melt("drift_epoch", var_name="drift_row", value_name="saved")
     with _canvas(8, 3.2) as (figure, (axes,)):
-        _grouped_bars(axes, data, x="drift_epoch", y="saved", hue="drift_row")
+        _bars(axes, data, "drift_epoch", "saved", "drift_row")
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set(xlabel="drift epoch", ylabel="attempts saved")
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -184,7 +178,7 @@ def side_by_side(table: pd.DataFrame, title: str) -> Picture:
     """Draw the attempts of each arm in several runs: `table` has the index (run, arm)."""
     data = table.reset_index()
     with _canvas(10, 4) as (figure, (axes,)):
-        _grouped_bars(axes, data, x="arm", y="attempts", hue="run")
+        _bars(axes, data, "arm", "attempts", "run")
         axes.set(xlabel="arm", ylabel="attempts over the stream")
         axes.set_title(title)
     attempts = "; ".join(
@@ -234,26 +228,16 @@ def _lines(axes: Axes, rows: pd.DataFrame, x: str, y: str, *, legend: bool, **st
     """Draw a line per arm, the oracle in black."""
     names = [str(arm) for arm in rows["arm"].cat.categories if (rows["arm"] == arm).any()]
     colours = dict(zip(names, sns.color_palette("colorblind", len(names)), strict=True))
-    sns.lineplot(
-        rows,
-        x=x,
-        y=y,
-        hue="arm",
-        style="arm",
-        hue_order=names,
-        style_order=names,
-        palette={**colours, "oracle": "black"},
-        ax=axes,
-        legend=legend,
-        **{"errorbar": None, **style},
-    )
+    palette = {**colours, "oracle": "black"}
+    arms = {"hue": "arm", "style": "arm", "hue_order": names, "style_order": names, "palette": palette}
+    sns.lineplot(rows, x=x, y=y, legend=legend, ax=axes, **{"errorbar": None, **arms, **style})
     if legend:
         axes.legend(title=None, frameon=False, fontsize=8, ncols=2)
     sns.despine(ax=axes)
 
 
-def _grouped_bars(axes: Axes, data: pd.DataFrame, **names: Any) -> None:
-    sns.barplot(data, palette="colorblind", ax=axes, **names)
+def _bars(axes: Axes, data: pd.DataFrame, x: str, y: str, hue: str, **style: Any) -> None:
+    sns.barplot(data, x=x, y=y, hue=hue, ax=axes, **{"palette": "colorblind", **style})
     axes.legend(title=None, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     sns.despine(ax=axes)
 
@@ -290,23 +274,17 @@ def _label_above(axes: Axes, text: str, at: tuple[float, float], points: int, **
     )
 
 
-def _label_cells(axes: Axes, arms: pd.Index, rows: pd.DataFrame) -> None:
+def _label_strip(figure: Figure, axes: Axes, rows: pd.DataFrame, arms: list[str]) -> None:
     tasks = rows.drop_duplicates("index")
-    axes.set_xticks(
-        tasks["index"] + 0.5,
-        tasks["index"].astype(str) + "\n" + tasks["family"].str[:3],
-        rotation=0,
-        fontsize=7 if len(tasks) <= 24 else 5,
-    )
+    labels = tasks["index"].astype(str) + "\n" + tasks["family"].str[:3]
+    size = 7 if len(tasks) <= 24 else 5
+    axes.set_xticks(tasks["index"] + 0.5, labels, rotation=0, fontsize=size)
     axes.set_yticks(np.arange(len(arms)) + 0.5, arms)
     axes.tick_params(length=0)
     axes.set(xlabel="episode and family of its task", ylabel="")
-
-
-def _outcome_legend(figure: Figure, seen: set[str]) -> None:
     patches = [
         Patch(facecolor=colour, label=f"{name} ({letter})" if letter else name)
         for name, (colour, letter, _) in _OUTCOME_STYLE.items()
-        if name in seen
+        if (rows["outcome"] == name).any()
     ]
     figure.legend(handles=patches, ncols=len(patches), loc="lower center", frameon=False)

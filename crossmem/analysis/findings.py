@@ -202,10 +202,11 @@ def _baselines(totals: Totals) -> str:
 
 
 def _whole_tables_dropped(totals: Totals) -> str:
+    dropped, changed = (count(totals[arm]["invalidated"]) for arm in ("A2", "A2D"))
     return (
-        "A2 needed more attempts than A1 because it drops whole tables: "
-        f"{count(totals['A2']['invalidated'])} entries at the bumps, where A2D, which drops only what "
-        f"changed, dropped {count(totals['A2D']['invalidated'])}. What still held had to be learned again."
+        f"A2 needed more attempts than A1 because it drops whole tables: {dropped} entries at the "
+        f"bumps, where A2D, which drops only what changed, dropped {changed}. What still held had to be "
+        "learned again."
     )
 
 

@@ -37,13 +37,11 @@ def notice(*runs: Run) -> Prose:
     models = joined(sorted({run.config["parameters"]["model"] for run in runs}))
     origin, kind = f"Measured with the model {models}.", "notice"
     if runs[0].scripted:
-        origin, kind = (
-            (
-                f"Every figure here comes from a scripted agent (profile {models}), not from a language "
-                "model. The server, the table swaps, the prompts and the memory are real; tokens are "
-                "estimated from the prompts a live agent would send."
-            ),
-            "notice scripted",
+        kind = "notice scripted"
+        origin = (
+            f"Every figure here comes from a scripted agent (profile {models}), not from a language "
+            "model. The server, the table swaps, the prompts and the memory are real; tokens are "
+            "estimated from the prompts a live agent would send."
         )
     sentences = [origin, *(doubt for run in runs for doubt in _doubts_of_api(run))]
     if not runs[0].scripted:
