@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from crossmem import study
 from crossmem.cli import notebook_settings
 from crossmem.contract import Suggestion, read_suggestion
+from crossmem.run.log import has_ended
 from crossmem.settings import RunSettings, read_settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from crossmem.run.records import Row
     from crossmem.run.results import Run
 
@@ -57,3 +61,42 @@ def _flat(run: Run, part: str) -> list[Any]:
         for each in run.episodes
         for item in getattr(each, part)
     ]
+
+
+def logs_of(results: Path, *, ended: bool) -> list[Path]:
+    """Return the logs of a results folder that have their last line, or those that lack it."""
+    return sorted(path for path in results.glob("*.jsonl") if has_ended(path) is ended)
+
+
+def log_lines(results: Path) -> int:
+    """Count the whole lines of all logs: a config each, and an episode each."""
+    return sum(path.read_bytes().count(b"\n") for path in results.glob("*.jsonl"))
+
+
+def log_of(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Read a log past all code of the study: its first line, and its episodes."""
+    first, *rest = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return first, [line["episode"] for line in rest if "episode" in line]
+
+
+ALL: dict[str, Any] = {"mock": True, "arms": "A0,A1,A1N,LW,LWG,A2,A3"}
+
+
+def replayed(**given: Any) -> Run:
+    """Run Phase 1 with the scripted agent, all its arms unless others are named."""
+    return run_phase("phase1", **{**ALL, **given})
+
+
+def outcome(run: Run, *arms: str) -> list[dict[str, Any]]:
+    """Return the episodes of `arms` (all if none) as they stand in the log, arm by arm.
+
+    Without `latency_s`, which a clock says.
+    """
+    _, episodes = log_of(run.path)
+    for each in episodes:
+        del each["row"]["latency_s"]
+    place = ("arm", "replicate", "index")
+    return sorted(
+        (each for each in episodes if not arms or each["row"]["arm"] in arms),
+        key=lambda each: [each["row"][name] for name in place],
+    )

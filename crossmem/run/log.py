@@ -11,7 +11,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -47,6 +49,8 @@ class LogContent:
     episodes: list[EpisodeRecord] = field(default_factory=list)
     ended: str | None = None
     size: int = 0
+    lengths: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Episodes by arm and replicate."""
 
 
 def read_log(path: Path) -> LogContent:
@@ -118,10 +122,15 @@ def _take(content: LogContent, line: bytes) -> None:
         if line != _CHECKED % (zlib.crc32(text), text):
             raise ValueError("its checksum does not hold")
         try:
-            content.episodes.append(EpisodeRecord.model_validate_json(text))
+            record = EpisodeRecord.model_validate_json(text)
         except ValidationError as error:
             where = ".".join(map(str, error.errors()[0]["loc"]))
             raise ValueError(f"it is no episode: {where}") from None
+        of = record.row.arm, record.row.replicate
+        if record.row.index != content.lengths[of]:
+            raise ValueError(f"{record.row.arm} skips or repeats an episode here")
+        content.lengths[of] += 1
+        content.episodes.append(record)
         return
     if not line.endswith(b"\n"):
         raise ValueError("it has no end")
@@ -143,21 +152,31 @@ class RunLog:
     def __init__(self, path: Path, file: BinaryIO, content: LogContent) -> None:
         self.path = path
         self.content = content
+        self.has_episodes = bool(content.episodes)
         self._file = file
         self._writing = Lock()
 
     @classmethod
     def create(cls, folder: Path, stem: str, config: dict[str, Any]) -> Self:
-        """Begin a log called `stem` in `folder`; of two begun at once the later gets a number."""
-        for name in (stem if number == 0 else f"{stem}-{number}" for number in count()):
+        """Begin a log called `stem` in `folder`; of two begun at once the later gets a number.
+
+        It appears with its config or not at all. Raises InputError where it cannot be written.
+        """
+        draft = Path(folder / f".{stem}-{secrets.token_hex(4)}")
+        try:
+            file = draft.open("xb")
             try:
-                file = (folder / f"{name}.jsonl").open("xb")
-            except FileExistsError:
-                continue
-            break
-        log = cls(Path(file.name), file, LogContent(config))
-        fcntl.flock(file, fcntl.LOCK_EX)
-        log._write({"schema": SCHEMA, "grading": GRADING, "config": config})
+                fcntl.flock(file, fcntl.LOCK_EX)
+                log = cls(draft, file, LogContent(config))
+                log._write({"schema": SCHEMA, "grading": GRADING, "config": config})
+                log.path = _linked(draft, folder / stem)
+            except BaseException:
+                file.close()
+                raise
+            finally:
+                draft.unlink(missing_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot write to {folder}: {error.strerror or error}") from error
         return log
 
     @classmethod
@@ -182,6 +201,7 @@ class RunLog:
     def append(self, record: EpisodeRecord) -> None:
         """Add one episode; on return it is on disk. May be called by several threads."""
         text = record.model_dump_json().encode()
+        self.has_episodes = True
         self._put(_CHECKED % (zlib.crc32(text), text))
 
     def note_resumed(self, when: str, preflight: list[dict[str, Any]]) -> None:
@@ -214,6 +234,18 @@ class RunLog:
         trace: TracebackType | None,
     ) -> None:
         self._file.close()
+
+
+def _linked(draft: Path, stem: Path) -> Path:
+    """Give a draft its name, the first that is free, and return it."""
+    for number in count():
+        path = stem.with_name(f"{stem.name}{f'-{number}' if number else ''}.jsonl")
+        try:
+            path.hardlink_to(draft)
+        except FileExistsError:
+            continue
+        return path
+    raise AssertionError("unreachable")
 
 
 def logs(folder: Path) -> Iterator[Path]:

@@ -115,7 +115,7 @@ class Runner:
         except LogError:
             raise  # a resume would meet the same log: no way on
         except CrossmemError as error:
-            if isinstance(error, NotServedError) and not self._done:
+            if isinstance(error, NotServedError) and not self.log.has_episodes:
                 self.log.path.unlink()
                 raise
             end = "\n" if "\n" in str(error) else ". "
