@@ -54,8 +54,9 @@ def run(settings: RunSettings) -> Run:
     """
     if settings.results:
         return results.find(settings.results, settings.phase, settings.stream_name)
-    stream = check(settings)
-    source = open_source(settings, stream)
+    stream, source = check(settings)
+    advice = f"name another folder in the environment variable {paths.RESULTS_VARIABLE}"
+    paths.check_writable(paths.results(), advice)
     unfinished = find_unfinished(settings, stream) if settings.resume else None
     if unfinished:
         check_same_api(unfinished, source)
@@ -66,23 +67,23 @@ def run(settings: RunSettings) -> Run:
     return results.load(log.path)
 
 
-def check(settings: RunSettings) -> Stream:
-    """Return the stream of a run that can start; raises InputError where it cannot, saying why.
+def check(settings: RunSettings) -> tuple[Stream, ApiSource]:
+    """Return the stream and the API of a run that can start.
 
-    Nothing is started or written but a probe of the results folder.
+    Raises InputError where it cannot, saying why; so where the results file that the settings name
+    cannot be used. Nothing is started or written.
     """
+    if settings.results:
+        results.locate(settings.results, settings.phase, settings.stream_name)
     stream = streams.load(settings.stream_name)
     settings.check_inputs(stream)
-    check_model(settings)
-    Meter(full_name(settings.model), settings.max_tokens_total, settings.max_cost_usd)
-    if isinstance(settings, AcmeSettings):
-        _stripe(settings)
-    advice = f"name another folder in the environment variable {paths.RESULTS_VARIABLE}"
-    paths.check_writable(paths.results(), advice)
-    return stream
+    if not settings.results:
+        check_model(settings)
+        Meter(full_name(settings.model), settings.max_tokens_total, settings.max_cost_usd)
+    return stream, _open_source(settings, stream)
 
 
-def open_source(settings: RunSettings, stream: Stream) -> ApiSource:
+def _open_source(settings: RunSettings, stream: Stream) -> ApiSource:
     """Return the API to run over; raises InputError where a checkout cannot be used."""
     if settings.api == EMBEDDED:
         access = _stripe(settings) if isinstance(settings, AcmeSettings) else None
@@ -104,7 +105,7 @@ def open_source(settings: RunSettings, stream: Stream) -> ApiSource:
 
 
 def _stripe(settings: AcmeSettings) -> StripeAccess | None:
-    """Return the access to Stripe's test mode, None for the emulator; refuses keys of other modes."""
+    """Return the access to Stripe's test mode, None for the emulator; refuses other keys."""
     if settings.api != EMBEDDED:  # its app takes the key from the environment, whatever `stripe` says
         return stripe_access("test" if os.environ.get(KEY_VARIABLE) else "embedded")
     access = stripe_access(settings.stripe)

@@ -106,7 +106,7 @@ def report(notebook: str, given: tuple[tuple[str, str], ...], output: Path | Non
     path = _notebook(notebook)
     if kind := notebook_settings().get(path.stem):
         settings = read_settings(kind, dict(given))
-        if isinstance(settings, RunSettings) and not settings.results:
+        if isinstance(settings, RunSettings):
             study.check(settings)
     html = output or paths.reports() / f"{path.stem}.html"
     paths.check_writable(html.parent, "name another file with -o")

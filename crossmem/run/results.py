@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -86,6 +86,7 @@ class Run:
                 yield {**place, **part.model_dump()}
 
 
+_UNFINISHED = "results: {} is unfinished; the same run with resume completes it"
 _PLACE = ("arm", "replicate", "episode")
 
 
@@ -106,7 +107,7 @@ def load(path: str | Path) -> Run:
     path = paths.given(str(path))
     content = read_log(path)
     if content.ended is None:
-        raise InputError(f"results: {path} is unfinished; the same run with resume completes it")
+        raise InputError(_UNFINISHED.format(path))
     config = {**content.config, "ended": content.ended}
     order = {arm["name"]: number for number, arm in enumerate(config["arms"])}
     episodes = sorted(
@@ -116,20 +117,37 @@ def load(path: str | Path) -> Run:
 
 
 def find(wanted: str, phase: str | None = None, stream: str | None = None) -> Run:
-    """Load the results file `wanted`, of a phase and stream if named; `latest` = the newest that fits.
+    """Load the results file `wanted`; see `locate`. `latest` passes over a damaged one, with a warning."""
+    if wanted != "latest":
+        return load(locate(wanted, phase, stream))
+    for path in _fitting(phase, stream):
+        try:
+            return load(path)
+        except LogError as error:
+            warnings.warn(f"{error}; passed over", stacklevel=2)
+    raise _none_fits(phase, stream)
 
-    A bare name is looked up in the results folder. Raises InputError where there is none, or where the
-    file belongs to another phase or stream.
+
+def locate(wanted: str, phase: str | None = None, stream: str | None = None) -> Path:
+    """Return the results file `wanted` of a phase and stream; `latest` is the newest that fits.
+
+    A bare name is looked up in the results folder. Only the first and last lines are read. Raises
+    InputError where there is none, or where the file is unfinished or of another phase or stream.
     """
     if wanted == "latest":
-        return _latest(phase, stream)
+        if path := next(iter(_fitting(phase, stream)), None):
+            return path
+        raise _none_fits(phase, stream)
     folder = paths.results()
     places = [paths.given(wanted), folder / wanted, folder / f"{wanted}.jsonl"]
-    run = load(next((path for path in places if path.is_file()), places[0]))
-    if not _fits(run.config, phase, stream):
-        of = f"{run.config.get('phase')} on stream {run.config.get('stream')}"
-        raise InputError(f"results: {run.path} is of {of}, not of {phase} on stream {stream}")
-    return run
+    path = next((path for path in places if path.is_file()), places[0])
+    config = read_config(path)
+    if not _fits(config, phase, stream):
+        of = f"{config.get('phase')} on stream {config.get('stream')}"
+        raise InputError(f"results: {path} is of {of}, not of {phase} on stream {stream}")
+    if not has_ended(path):
+        raise InputError(_UNFINISHED.format(path))
+    return path
 
 
 def finished(folder: Path) -> Iterable[tuple[Path, dict[str, Any]]]:
@@ -143,13 +161,13 @@ def finished(folder: Path) -> Iterable[tuple[Path, dict[str, Any]]]:
             yield path, config
 
 
-def _latest(phase: str | None, stream: str | None) -> Run:
-    for path, config in finished(paths.results()):
-        if _fits(config, phase, stream):
-            with suppress(LogError):  # a damaged one must not hide the newest good one
-                return load(path)
+def _fitting(phase: str | None, stream: str | None) -> Iterable[Path]:
+    return (path for path, config in finished(paths.results()) if _fits(config, phase, stream))
+
+
+def _none_fits(phase: str | None, stream: str | None) -> InputError:
     of = f" of {phase} on stream {stream}" if phase else ""
-    raise InputError(f"results: no results file{of} in {paths.results()}")
+    return InputError(f"results: no results file{of} in {paths.results()}")
 
 
 def _fits(config: dict[str, Any], phase: str | None, stream: str | None) -> bool:

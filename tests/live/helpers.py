@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from running import attempts_of, rows_of, run_phase
+
 if TYPE_CHECKING:
     from crossmem.run.results import Run
     from crossmem.streams import Stream
