@@ -17,6 +17,7 @@ from crossmem.domains.base import Keying
 from crossmem.errors import InputError, unknown
 from crossmem.memory.arms import ORACLE, Arm, arms
 from crossmem.streams import BudgetStep, Stream
+from crossmem.streams.plans import PLANS, patterns
 
 MODEL_VARIABLE = "PILOT_MODEL"
 DEFAULT_MODEL = "haiku"
@@ -157,36 +158,44 @@ class Phase1Settings(RunSettings):
         return "phase1"
 
 
-class Phase2Settings(RunSettings):
+class _PatternSettings(RunSettings):
+    """A phase with several streams; the pattern says which."""
+
+    pattern: str
+
+    @property
+    def stream_name(self) -> str:
+        """The stream of the pattern."""
+        return patterns(self.notebook)[self.pattern].name
+
+    @field_validator("pattern")
+    @classmethod
+    def _known_pattern(cls, value: str) -> str:
+        if value not in patterns(cls.notebook):
+            raise unknown("pattern", value, patterns(cls.notebook))
+        return value
+
+
+class Phase2Settings(_PatternSettings):
     """Phase 2: one drift pattern, and what the granularity of invalidation is worth under it."""
 
     notebook: ClassVar[str] = "phase2"
     with_oracle: ClassVar[bool] = True
 
-    pattern: Literal["v2", "v4", "churn", "silent", "rollback"] = "v2"
+    pattern: str = "v2"
     """v2 | v4 | churn | silent | rollback"""
     arms: str = "A0,A1,A2,A2D,A3,LW,LWG"
     """comma-separated, any of A0 A1 A1N LW LWG A2 A2C A2D A2V A3"""
 
-    @property
-    def stream_name(self) -> str:
-        """The stream of the pattern."""
-        return f"phase2_{self.pattern}" if self.pattern in {"v2", "v4"} else self.pattern
 
-
-class Phase3Settings(RunSettings):
+class Phase3Settings(_PatternSettings):
     """Phase 3: four drifts that walk the table through every snapshot."""
 
     notebook: ClassVar[str] = "phase3"
     with_oracle: ClassVar[bool] = True
 
-    pattern: Literal["m1"] = "m1"
+    pattern: str = "m1"
     """the ladder of four drifts"""
-
-    @property
-    def stream_name(self) -> str:
-        """The stream of the pattern."""
-        return f"phase3_{self.pattern}"
 
 
 class AcmeSettings(RunSettings):
@@ -195,7 +204,7 @@ class AcmeSettings(RunSettings):
     notebook: ClassVar[str] = "acme"
     with_oracle: ClassVar[bool] = True
 
-    stream: Literal["acme_m1", "acme_sanity", "acme_refunds"] = "acme_m1"
+    stream: str = "acme_m1"
     """acme_m1 | acme_sanity | acme_refunds"""
     stripe: Literal["embedded", "test"] = "embedded"
     """embedded | test (needs STRIPE_API_KEY=sk_test_...)"""
@@ -206,6 +215,14 @@ class AcmeSettings(RunSettings):
     def stream_name(self) -> str:
         """The stream asked for."""
         return self.stream
+
+    @field_validator("stream")
+    @classmethod
+    def _known_stream(cls, value: str) -> str:
+        known = [plan.name for plan in PLANS.values() if plan.domain == cls.notebook]
+        if value not in known:
+            raise unknown("stream", value, known)
+        return value
 
 
 class StaleAttemptsSettings(Settings):

@@ -41,10 +41,11 @@ def streams(names: tuple[str, ...], check: bool) -> None:
     """Write the stream files anew (all, or those named)."""
     from crossmem import authoring
     from crossmem.streams import path_of
+    from crossmem.streams.plans import PLANS
 
     differing = []
-    for name in _known(names, authoring.PLANS):
-        plan = authoring.PLANS[name]
+    for name in _known(names, PLANS):
+        plan = PLANS[name]
         if not check:
             click.echo(authoring.write(plan))
             continue

@@ -143,6 +143,9 @@ class Acme(Domain):
         return {"promo_eligibility": eligible}
 
 
+DOMAIN = Acme()
+
+
 def _refused(raw: Sequence[str], sent: Sequence[str], mended: Sequence[str]) -> str | None:
     """Return the raw task's code that a mended list is about, None if there is none.
 

@@ -114,6 +114,9 @@ class Recipe(Domain):
                 return " ".join(key)
 
 
+DOMAIN = Recipe()
+
+
 def _word(value: Json) -> str:
     return str(value or "").strip().lower()
 

@@ -117,7 +117,7 @@ def load(path: str | Path) -> Run:
 
 
 def find(wanted: str, phase: str | None = None, stream: str | None = None) -> Run:
-    """Load the results file `wanted`; see `locate`. `latest` passes over a damaged one, with a warning."""
+    """Load the results file `wanted`; see `locate`. `latest` passes over a damaged one, and warns."""
     if wanted != "latest":
         return load(locate(wanted, phase, stream))
     for path in _fitting(phase, stream):

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from crossmem import paths
 from crossmem.domains.base import Provision, Task
 from crossmem.errors import InputError, unknown
+from crossmem.streams.plan import pattern_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +66,7 @@ class Stream(_Part):
     @property
     def pattern(self) -> str:
         """The stream's name within its phase."""
-        return self.name.removeprefix(self.results_prefix).strip("_") or "single"
+        return pattern_of(self.name, self.results_prefix)
 
     def family(self, task: Task) -> str:
         """Return the family of a task."""
