@@ -224,6 +224,10 @@ class RunLog:
             self._file.flush()
             os.fsync(self._file.fileno())
 
+    def close(self) -> None:
+        """Close the file; another process may go on with the log."""
+        self._file.close()
+
     def __enter__(self) -> Self:
         return self
 
@@ -233,7 +237,7 @@ class RunLog:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._file.close()
+        self.close()
 
 
 def _linked(draft: Path, stem: Path) -> Path:
