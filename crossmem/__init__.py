@@ -1,4 +1,4 @@
-"""What a notebook or a script uses, listed in `__init__.pyi`; each name is loaded when first touched."""
+"""The names that notebooks and scripts use; `__init__.pyi` lists them, each is loaded when touched."""
 
 import lazy_loader
 

@@ -10,8 +10,8 @@ from .analysis.notices import notice as notice
 from .analysis.tables import by_epoch as by_epoch
 from .analysis.tables import show as show
 from .analysis.tables import stable_policies as stable_policies
-from .run.history import memory_at as memory_at
-from .run.results import load as load
+from .harness.history import memory_at as memory_at
+from .harness.results import load as load
 from .settings import AcmeSettings as AcmeSettings
 from .settings import CompareSettings as CompareSettings
 from .settings import Phase1Settings as Phase1Settings

@@ -21,16 +21,16 @@ from crossmem.agents.scripted import ScriptedAgent
 from crossmem.api import tables_of
 from crossmem.contract import Json
 from crossmem.domains import domain
+from crossmem.harness.runner import prompter_for, replay_of
+from crossmem.harness.table_files import read_table
 from crossmem.memory.arms import ARMS
-from crossmem.run.runner import prompter_for, replay_of
-from crossmem.run.table_files import read_table
 from crossmem.settings import Phase1Settings
 from crossmem.streams import BudgetStep, DriftEvent, Episode, Stream
 from crossmem.upstream.embedded import EmbeddedApi
 
 if TYPE_CHECKING:
     from crossmem.client import ApiClient
-    from crossmem.run.table_files import TableFiles
+    from crossmem.harness.table_files import TableFiles
     from crossmem.streams.plan import Plan
 
 BUDGET_SHARE = 0.45

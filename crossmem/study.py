@@ -21,10 +21,10 @@ from crossmem.agents.models import check as check_model
 from crossmem.agents.models import full_name, label
 from crossmem.api.stripe_access import KEY_VARIABLE, stripe_access
 from crossmem.errors import InputError
-from crossmem.run import results
-from crossmem.run.config import check_same_api, find_unfinished, run_config
-from crossmem.run.log import RunLog
-from crossmem.run.runner import Runner, now, prompter_for
+from crossmem.harness import results
+from crossmem.harness.config import check_same_api, find_unfinished, run_config
+from crossmem.harness.log import RunLog
+from crossmem.harness.runner import Runner, now, prompter_for
 from crossmem.settings import (
     EMBEDDED,
     AcmeSettings,
@@ -39,8 +39,8 @@ from crossmem.upstream.embedded import EmbeddedApi
 if TYPE_CHECKING:
     from crossmem.agents.factory import AgentFactory
     from crossmem.api.stripe_access import StripeAccess
-    from crossmem.run.results import Run
-    from crossmem.run.runner import ApiSource
+    from crossmem.harness.results import Run
+    from crossmem.harness.runner import ApiSource
     from crossmem.streams import Stream
 
 P = ParamSpec("P")

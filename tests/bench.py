@@ -31,18 +31,18 @@ from crossmem.agents.scripted import ScriptedAgent
 from crossmem.contract import Response, read_response
 from crossmem.domains import domain
 from crossmem.domains.base import Task
+from crossmem.harness.log import RunLog
+from crossmem.harness.runner import prompter_for, replay_of
 from crossmem.memory.arms import ARMS
 from crossmem.memory.entry import Entry
 from crossmem.memory.events import BudgetSet, Carried, Observation
 from crossmem.memory.memory import Memory
 from crossmem.report.execute import execute
-from crossmem.run.log import RunLog
-from crossmem.run.runner import prompter_for, replay_of
 from crossmem.settings import Phase1Settings
 from crossmem.upstream.embedded import EmbeddedApi
 
 if TYPE_CHECKING:
-    from crossmem.run.records import EpisodeRecord
+    from crossmem.harness.records import EpisodeRecord
 
 Seconds = float
 
@@ -102,31 +102,31 @@ def replay(repetitions: int, episodes: int | None = None) -> Iterator[Ratio]:
     number = episodes or len(stream.episodes)
     pairs, synced = [], []
     records: dict[int, EpisodeRecord] = {}
-    with tempfile.TemporaryDirectory(prefix="crossmem-bench-") as folder:
-        with (
-            EmbeddedApi(stream.domain).serve(Path(folder) / "tables") as (api, tables),
-            httpx.Client(base_url=api.url, trust_env=False) as bare,
-        ):
-            agent = ScriptedAgent(settings.model, prompter_for(settings, stream, api))
-            for repetition in range(2 * repetitions):
-                log = RunLog.create(Path(folder), str(repetition), {})
-                tables.swap(stream.drift_events[0].table, stream.episodes[0].snapshot, api)
-                line = replay_of(settings, calm, ARMS["A2"], agent, (api, tables))
-                scripted = plain = 0.0
-                for index in range(number):
-                    for event in stream.drift_events:
-                        if event.before == index:
-                            tables.swap(event.table, event.snapshot, api)
-                    if bare_first := repetition % 2 == 1:
-                        plain += _send_again(bare, endpoint, records[index])
-                    started = time.perf_counter()
-                    records[index] = line.episode(index)
-                    scripted += time.perf_counter() - started
-                    if not bare_first:
-                        plain += _send_again(bare, endpoint, records[index])
-                    synced.append(timed(partial(log.append, records[index])))
-                pairs.append((scripted, plain))
-                log.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="crossmem-bench-") as folder,
+        EmbeddedApi(stream.domain).serve(Path(folder) / "tables") as (api, tables),
+        httpx.Client(base_url=api.url, trust_env=False) as bare,
+    ):
+        agent = ScriptedAgent(settings.model, prompter_for(settings, stream, api))
+        for repetition in range(2 * repetitions):
+            log = RunLog.create(Path(folder), str(repetition), {})
+            tables.swap(stream.drift_events[0].table, stream.episodes[0].snapshot, api)
+            line = replay_of(settings, calm, ARMS["A2"], agent, (api, tables))
+            scripted = plain = 0.0
+            for index in range(number):
+                for event in stream.drift_events:
+                    if event.before == index:
+                        tables.swap(event.table, event.snapshot, api)
+                if bare_first := repetition % 2 == 1:
+                    plain += _send_again(bare, endpoint, records[index])
+                started = time.perf_counter()
+                records[index] = line.episode(index)
+                scripted += time.perf_counter() - started
+                if not bare_first:
+                    plain += _send_again(bare, endpoint, records[index])
+                synced.append(timed(partial(log.append, records[index])))
+            pairs.append((scripted, plain))
+            log.close()
     # Two rounds are one repetition: the order within a round favours what comes second.
     both = [(a + c, b + d) for (a, b), (c, d) in zip(pairs[::2], pairs[1::2], strict=True)]
     yield ratio("replay: scripted episodes / bare round trips", both, 1.35)

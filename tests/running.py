@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from crossmem import study
 from crossmem.cli import notebook_settings
 from crossmem.contract import Suggestion, read_suggestion
-from crossmem.run.log import has_ended
+from crossmem.harness.log import has_ended
 from crossmem.settings import RunSettings, read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossmem.run.records import Row
-    from crossmem.run.results import Run
+    from crossmem.harness.records import Row
+    from crossmem.harness.results import Run
 
 
 def suggestion_of(item: Any) -> Suggestion:

@@ -17,11 +17,11 @@ from crossmem.contract import DictDiff, Json, Response, Suggestion, read_respons
 from crossmem.domains import domain
 from crossmem.domains.acme import CSM_PLANS
 from crossmem.domains.base import PROVISIONED, Body, Task, merged
+from crossmem.harness.table_files import Table, difference, read_table
 from crossmem.memory.arms import ARMS
 from crossmem.memory.entry import Entry
 from crossmem.memory.events import DiffsHanded, Observation
 from crossmem.memory.memory import Memory
-from crossmem.run.table_files import Table, difference, read_table
 from crossmem.streams.plan import Plan
 from crossmem.streams.plans.acme import PLANS
 

@@ -18,8 +18,8 @@ from crossmem.contract import Json, Suggestion
 from crossmem.domains import DOMAINS, domain
 from crossmem.domains.base import Body, Domain, Keying, Task, merged, value_at
 from crossmem.errors import InputError
+from crossmem.harness.table_files import read_table
 from crossmem.memory.entry import Entry
-from crossmem.run.table_files import read_table
 from crossmem.streams.plan import Plan
 from crossmem.streams.plans.recipe import PLANS, tasks
 

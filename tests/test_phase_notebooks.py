@@ -19,9 +19,9 @@ from running import rows_of
 from crossmem import paths
 from crossmem.analysis import slots
 from crossmem.errors import InputError
+from crossmem.harness.results import Run, load
 from crossmem.paths import RESULTS_VARIABLE
 from crossmem.report.execute import render, sentinel_text
-from crossmem.run.results import Run, load
 from crossmem.settings import NOTEBOOKS
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from crossmem.api import tables_of
 from crossmem.cli import main
 from crossmem.domains import domain
 from crossmem.errors import InputError
-from crossmem.run.table_files import read_table
+from crossmem.harness.table_files import read_table
 from crossmem.streams.plans import PLANS
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from crossmem.memory.arms import ORACLE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
-MIME = "application/vnd.crossmem.run.folders+json"
+MIME = "application/vnd.crossmem.harness.folders+json"
 """The type of a cell's output that holds `{"runs": [...]}`, an `About` each; nothing shows it."""
 
 

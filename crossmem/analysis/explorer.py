@@ -9,7 +9,7 @@ import ipywidgets as widgets
 from crossmem import paths
 from crossmem.analysis import metrics, slots
 from crossmem.errors import InputError
-from crossmem.run import results
+from crossmem.harness import results
 
 
 class Explorer:

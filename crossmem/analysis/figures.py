@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import BarContainer
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 _BLIND = sns.color_palette("colorblind").as_hex()
 COLOURS = {

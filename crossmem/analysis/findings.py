@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from crossmem.analysis.compare import Comparison
     from crossmem.analysis.tables import Table
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 
 _MOST_LISTED = 12

@@ -15,8 +15,8 @@ from crossmem.domains import domain
 from crossmem.memory.arms import ORACLE
 
 if TYPE_CHECKING:
-    from crossmem.run.records import Row
-    from crossmem.run.results import Run
+    from crossmem.harness.records import Row
+    from crossmem.harness.results import Run
 
 OUTCOMES = (
     "first try",

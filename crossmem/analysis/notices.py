@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from crossmem.analysis import stats
 from crossmem.analysis.about import MIME, about
 from crossmem.analysis.prose import Prose, joined
-from crossmem.run.config import diff_source
+from crossmem.harness.config import diff_source
 
 if TYPE_CHECKING:
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 
 def notice(*runs: Run) -> Prose:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 
 @dataclass(frozen=True)

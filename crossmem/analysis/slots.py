@@ -24,9 +24,9 @@ from crossmem.memory.entry import same
 if TYPE_CHECKING:
     from jinja2 import Template
 
+    from crossmem.harness.records import Attempt, MemoryEvent, Row
+    from crossmem.harness.results import Run
     from crossmem.memory.entry import Entry
-    from crossmem.run.records import Attempt, MemoryEvent, Row
-    from crossmem.run.results import Run
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from crossmem.analysis import metrics
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 MISSING = "-"
 

@@ -83,7 +83,7 @@ def serve(domain: str, port: int) -> None:
     from crossmem import domains
     from crossmem.api import tables_of
     from crossmem.api.server import serve as run
-    from crossmem.run.table_files import private_copy
+    from crossmem.harness.table_files import private_copy
 
     with TemporaryDirectory() as folder:
         tables = Path(folder) / domain

@@ -20,7 +20,7 @@ from crossmem.settings import RunSettings
 from crossmem.streams import Stream
 
 if TYPE_CHECKING:
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 
 class ExperienceSettings(RunSettings):

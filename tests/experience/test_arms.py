@@ -15,9 +15,9 @@ from crossmem.domains import domain
 from crossmem.errors import CrossmemError, InputError
 from crossmem.experience.arms import EXPERIENCE_ARMS, TABLE
 from crossmem.experience.memory import ExperienceMemory
+from crossmem.harness.episode import Replay, refold
 from crossmem.memory.arms import ARMS
 from crossmem.memory.entry import Rendered
-from crossmem.run.episode import Replay, refold
 from crossmem.settings import read
 
 from .world import fresh, live
@@ -25,7 +25,7 @@ from .world import fresh, live
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossmem.run.records import EpisodeRecord
+    from crossmem.harness.records import EpisodeRecord
 
 GOVERNED = [name for name in EXPERIENCE_ARMS if name.endswith(("A2", "A2D"))]
 LESSONS = [name for name in GOVERNED if not name.startswith("rich.faithful")]

@@ -6,7 +6,7 @@ import pytest
 
 from crossmem import experience as ex
 from crossmem.analysis.metrics import value
-from crossmem.run.results import Run
+from crossmem.harness.results import Run
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from crossmem.analysis.prose import Prose
 from crossmem.errors import InputError
 from crossmem.experience.arms import EXPERIENCE_ARMS
 from crossmem.experience.hypotheses import HYPOTHESES
-from crossmem.run.records import Attempt
-from crossmem.run.results import Run
+from crossmem.harness.records import Attempt
+from crossmem.harness.results import Run
 
 if TYPE_CHECKING:
     from pathlib import Path

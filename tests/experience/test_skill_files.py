@@ -11,13 +11,13 @@ from crossmem import experience as ex
 from crossmem.errors import InputError
 from crossmem.experience.memory import ExperienceMemory
 from crossmem.experience.skills import key_of, read_skills, write_skills
-from crossmem.run import history
+from crossmem.harness import history
 from crossmem.settings import read
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 pytestmark = pytest.mark.usefixtures("results")
 

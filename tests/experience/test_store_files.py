@@ -13,7 +13,7 @@ from crossmem.errors import InputError
 from crossmem.experience.memory import ExperienceMemory
 from crossmem.experience.node import checked_line
 from crossmem.experience.stores import NODES, SUMMARIES, load
-from crossmem.run import history
+from crossmem.harness import history
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,9 +17,9 @@ from crossmem.stage import make_replay, prompter_for, world_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from crossmem.harness.records import EpisodeRecord
     from crossmem.memory.arms import Arm
     from crossmem.memory.memory import MemoryBackend
-    from crossmem.run.records import EpisodeRecord
     from crossmem.streams import Stream
 
 KEY: Key = ("brand", "oats")

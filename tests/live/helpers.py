@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from running import attempts_of, rows_of, run_phase
 
 if TYPE_CHECKING:
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
     from crossmem.streams import Stream
 
 KEY = "sk-ant-test-not-to-be-found-7c31e9d04ab8"

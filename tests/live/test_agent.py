@@ -21,7 +21,7 @@ from .helpers import KEY, MODELS, live
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
     from .fakes import Provider
 

@@ -13,7 +13,7 @@ from crossmem import experience
 from crossmem.errors import InputError
 from crossmem.experience.memory import ExperienceMemory
 from crossmem.experience.summaries import FIELDS, INSTRUCTION
-from crossmem.run import history
+from crossmem.harness import history
 
 from .fakes import Answer, Asked, Provider, competent
 from .helpers import MODELS, SHORT, rows, start, unfinished
@@ -21,7 +21,7 @@ from .helpers import MODELS, SHORT, rows, start, unfinished
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 pytestmark = pytest.mark.usefixtures("six")
 

@@ -10,11 +10,11 @@ from running import settings_of
 
 from crossmem import streams
 from crossmem.agents.scripted import ScriptedAgent
+from crossmem.harness.episode import refold
+from crossmem.harness.log import RunLog, read_log
+from crossmem.harness.runner import prompter_for, replay_of
 from crossmem.memory.arms import ARMS, ORACLE, Arm
 from crossmem.memory.memory import Memory
-from crossmem.run.episode import refold
-from crossmem.run.log import RunLog, read_log
-from crossmem.run.runner import prompter_for, replay_of
 from crossmem.upstream.embedded import EmbeddedApi
 
 from .world import assert_consistent, state
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from crossmem.domains.base import Keying
-    from crossmem.run.records import EpisodeRecord
+    from crossmem.harness.records import EpisodeRecord
     from crossmem.streams import Stream
 
 LINES = [*ARMS.values(), ORACLE]

@@ -10,7 +10,7 @@ from running import run_phase
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 ARMS = ("A0", "A1", "A1N", "LW", "LWG", "A2", "A3")
 ALL: dict[str, Any] = {"mock": True, "arms": ",".join(ARMS)}

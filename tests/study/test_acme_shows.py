@@ -23,8 +23,8 @@ from crossmem.api import tables_of
 from crossmem.api.stripe_access import BASE_VARIABLE, KEY_VARIABLE
 from crossmem.api.stripe_emulator import emulating
 from crossmem.errors import InputError
-from crossmem.run.results import load
-from crossmem.run.table_files import read_table
+from crossmem.harness.results import load
+from crossmem.harness.table_files import read_table
 from crossmem.study import run as run_study
 
 from .conftest import packaged_tables
@@ -34,8 +34,8 @@ from .rows import events, kept_of, paid, rows, table_events, totals, where
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from crossmem.run.records import Event, Row
-    from crossmem.run.results import Run
+    from crossmem.harness.records import Event, Row
+    from crossmem.harness.results import Run
 
     from .conftest import Scripted
 
@@ -396,7 +396,7 @@ def journalled(journal: Path) -> list[dict[str, Any]]:
 
 
 KILLED = """
-import os, crossmem.run.episode as h
+import os, crossmem.harness.episode as h
 def episode(self, index, whole=h.Replay.episode):
     if index == 8 and self.memory.arm.name == "A2":
         os.kill(os.getpid(), 9)

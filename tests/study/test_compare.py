@@ -15,9 +15,9 @@ from crossmem import compare
 from crossmem.analysis import findings, metrics
 from crossmem.analysis.compare import COLUMNS, Comparison
 from crossmem.errors import InputError
+from crossmem.harness.results import Results, Run, load, save
 from crossmem.paths import notebooks
 from crossmem.report.execute import execute, sentinel_text
-from crossmem.run.results import Results, Run, load, save
 from crossmem.settings import guard
 
 from .helpers import read

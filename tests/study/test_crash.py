@@ -20,15 +20,15 @@ from running import ALL, log_lines, logs_of, outcome, replayed
 from crossmem.api.server import serving
 from crossmem.client import ApiClient
 from crossmem.errors import CrossmemError, InputError
+from crossmem.harness import results as results_files
+from crossmem.harness.episode import Replay
+from crossmem.harness.log import LogError
 from crossmem.paths import RESULTS_VARIABLE
-from crossmem.run import results as results_files
-from crossmem.run.episode import Replay
-from crossmem.run.log import LogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +118,7 @@ def test_a_run_killed_at_any_size_of_its_log_ends_as_if_undisturbed(
     assert [path.name for path in results.iterdir()] == [log.name]
 
 
-LOG = "import crossmem.run.log as l\n"
+LOG = "import crossmem.harness.log as l\n"
 EXACTLY = {
     "the config on disk, no episode yet": (f"import crossmem.study as s\ns.Runner = lambda *_: {KILL}"),
     "half a line into the log": (
@@ -140,7 +140,7 @@ EXACTLY = {
         f"import crossmem.client as c\nc.ApiClient.reload = lambda _: {KILL}"
     ),
     "an episode after the drift": (
-        "import crossmem.run.episode as h\n"
+        "import crossmem.harness.episode as h\n"
         "def episode(self, index, whole=h.Replay.episode):\n"
         f"    if index == 17 and self.memory.arm.name == 'A2': {KILL}\n"
         "    return whole(self, index)\n"
@@ -319,7 +319,7 @@ def test_a_run_that_is_going_on_is_not_resumed_by_another_process(
 def test_runs_that_start_in_the_same_second_do_not_share_a_name(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crossmem.run.runner import now
+    from crossmem.harness.runner import now
 
     moment = now()
     monkeypatch.setattr("crossmem.study.now", lambda: moment)
@@ -501,7 +501,7 @@ def full_at(nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(handle)
 
-    monkeypatch.setattr("crossmem.run.log.os", Full)
+    monkeypatch.setattr("crossmem.harness.log.os", Full)
 
 
 def test_a_log_that_finds_no_space_stops_the_run_for_people_and_resume_completes_it(

@@ -11,14 +11,14 @@ import pytest
 
 from crossmem.analysis.explorer import Explorer
 from crossmem.errors import InputError
+from crossmem.harness.results import Results, load, save
 from crossmem.paths import notebooks
 from crossmem.report.execute import execute, sentinel_text
-from crossmem.run.results import Results, load, save
 
 from .helpers import read
 
 if TYPE_CHECKING:
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
     from .conftest import Scripted
 

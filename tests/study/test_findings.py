@@ -13,15 +13,15 @@ from running import rows_of
 
 from crossmem.analysis import figures, findings, metrics, notices
 from crossmem.analysis.prose import Prose, count
+from crossmem.harness.results import Run
 from crossmem.memory.arms import ARMS
-from crossmem.run.results import Run
 
 from .rows import best, events, rows, totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crossmem.run.records import Row
+    from crossmem.harness.records import Row
 
     from .conftest import Scripted
 

@@ -9,7 +9,7 @@ from running import attempts_of, rows_of
 
 from crossmem import streams
 from crossmem.errors import InputError
-from crossmem.run.history import memory_at, memory_before_prompt
+from crossmem.harness.history import memory_at, memory_before_prompt
 
 if TYPE_CHECKING:
     from .conftest import Scripted

@@ -8,8 +8,8 @@ import pytest
 from running import attempts_of, events_of, rows_of
 
 from crossmem import streams
+from crossmem.harness.results import load
 from crossmem.paths import RESULTS_VARIABLE
-from crossmem.run.results import load
 
 from .helpers import ARMS, outcome, read, replayed, unfinished, visible
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from crossmem.domains.base import Keying
-    from crossmem.run.records import Row
-    from crossmem.run.results import Run
+    from crossmem.harness.records import Row
+    from crossmem.harness.results import Run
 
     Runs = dict[Keying, Run]
 

@@ -9,8 +9,8 @@ from running import attempts_of, rows_of
 
 from crossmem import streams
 from crossmem.api import tables_of
+from crossmem.harness.table_files import read_table
 from crossmem.memory.arms import ARMS
-from crossmem.run.table_files import read_table
 
 from .rows import best, events, kept_of, paid, rows, table_events, totals, where
 

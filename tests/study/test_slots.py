@@ -13,8 +13,8 @@ from running import attempts_of, events_of
 from crossmem import streams
 from crossmem.analysis import metrics, slots
 from crossmem.errors import InputError
+from crossmem.harness.results import Results, Run, load, save
 from crossmem.memory.arms import ARMS
-from crossmem.run.results import Results, Run, load, save
 
 from .helpers import read
 from .rows import rows

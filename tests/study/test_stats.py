@@ -15,7 +15,7 @@ from running import rows_of
 
 from crossmem.analysis import figures, findings, metrics, notices, slots, stats, tables
 from crossmem.analysis.prose import Prose
-from crossmem.run.results import Results, Run, load, save
+from crossmem.harness.results import Results, Run, load, save
 
 from .helpers import read
 

@@ -12,7 +12,7 @@ from running import run_phase
 
 from crossmem import paths
 from crossmem.errors import InputError
-from crossmem.run.results import Run
+from crossmem.harness.results import Run
 
 from .conftest import Builder, nobody_left
 from .foreign import ACME, PLAIN, facts

@@ -11,7 +11,7 @@ from running import run_phase
 
 from crossmem.analysis import notices
 from crossmem.errors import InputError
-from crossmem.run.results import Run
+from crossmem.harness.results import Run
 
 from .conftest import Builder
 from .foreign import ACME, PLAIN, commit, git

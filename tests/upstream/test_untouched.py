@@ -19,8 +19,8 @@ import pytest
 from running import run_phase
 
 from crossmem.errors import CrossmemError, InputError
+from crossmem.harness import results as results_files
 from crossmem.paths import RESULTS_VARIABLE
-from crossmem.run import results as results_files
 
 from .conftest import Builder, nobody_left
 from .foreign import ODD, PLAIN, build, servers, state
@@ -28,7 +28,7 @@ from .foreign import ODD, PLAIN, build, servers, state
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 pytestmark = pytest.mark.slow
 
@@ -118,13 +118,13 @@ HOOKS = {
         f"import crossmem.client as c\nc.ApiClient.reload = lambda _: {KILL}"
     ),
     "the table swapped and reloaded": (
-        f"import crossmem.run.table_files as d\nd.difference = lambda *_: {KILL}"
+        f"import crossmem.harness.table_files as d\nd.difference = lambda *_: {KILL}"
     ),
     "a server is being ended": (
         f"import crossmem.upstream.process as p\np._signal = lambda *_: {KILL}"
     ),
     "the results file in place, the run not yet let go": (
-        "import crossmem.run.results as r\n"
+        "import crossmem.harness.results as r\n"
         "def save(*given, whole=r.save, **more):\n"
         f"    whole(*given, **more); {KILL}\n"
         "r.save = save"

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossmem.domains.base import PROVISIONED
-from crossmem.run.records import Attempt, CarriedEntry, FailedBy, Verdict
+from crossmem.harness.records import Attempt, CarriedEntry, FailedBy, Verdict
 
 if TYPE_CHECKING:
     from crossmem.contract import Response
     from crossmem.domains.base import Body, Domain, Task
+    from crossmem.harness.table_files import Table
     from crossmem.memory.entry import Entry
-    from crossmem.run.table_files import Table
 
 
 def carried(

@@ -13,13 +13,13 @@ from crossmem.agents.cost import PRICES_OF
 from crossmem.agents.models import full_name
 from crossmem.agents.prompts import BASE_INSTRUCTION, HINT_STYLES
 from crossmem.errors import InputError
-from crossmem.run.log import has_ended, logs, read_config
-from crossmem.run.runner import now
+from crossmem.harness.log import has_ended, logs, read_config
+from crossmem.harness.runner import now
 from crossmem.settings import EXECUTION_FIELDS
 
 if TYPE_CHECKING:
-    from crossmem.run.results import Run
-    from crossmem.run.runner import ApiSource
+    from crossmem.harness.results import Run
+    from crossmem.harness.runner import ApiSource
     from crossmem.settings import RunSettings
     from crossmem.streams import Stream
 

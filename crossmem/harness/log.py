@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from pydantic import ValidationError
 
 from crossmem.errors import CrossmemError, InputError
-from crossmem.run.records import EpisodeRecord
+from crossmem.harness.records import EpisodeRecord
 
 if TYPE_CHECKING:
     from types import TracebackType

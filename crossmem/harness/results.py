@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from crossmem import paths
 from crossmem.errors import InputError, unknown
-from crossmem.run.log import LogError, has_ended, logs, read_config, read_log
-from crossmem.run.records import Attempt, MemoryEvent, Row
+from crossmem.harness.log import LogError, has_ended, logs, read_config, read_log
+from crossmem.harness.records import Attempt, MemoryEvent, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pydantic import BaseModel
 
-    from crossmem.run.records import EpisodeRecord
+    from crossmem.harness.records import EpisodeRecord
 
 
 @dataclass(frozen=True)

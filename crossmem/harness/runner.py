@@ -22,8 +22,8 @@ from crossmem.agents.retry import StoppedError
 from crossmem.client import NotServedError
 from crossmem.domains import domain
 from crossmem.errors import CrossmemError
-from crossmem.run.episode import Replay
-from crossmem.run.log import LogError
+from crossmem.harness.episode import Replay
+from crossmem.harness.log import LogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from crossmem.agents.base import Agent
     from crossmem.agents.factory import AgentFactory
     from crossmem.client import ApiClient
+    from crossmem.harness.log import RunLog
+    from crossmem.harness.records import EpisodeRecord
+    from crossmem.harness.table_files import TableFiles
     from crossmem.memory.arms import Arm
-    from crossmem.run.log import RunLog
-    from crossmem.run.records import EpisodeRecord
-    from crossmem.run.table_files import TableFiles
     from crossmem.settings import RunSettings
     from crossmem.streams import Stream
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from crossmem import streams
 from crossmem.domains import domain
 from crossmem.errors import InputError, unknown
+from crossmem.harness.episode import refold
 from crossmem.memory.arms import ARMS, ORACLE, Arm
-from crossmem.run.episode import refold
 
 if TYPE_CHECKING:
+    from crossmem.harness.results import Run
     from crossmem.memory.memory import MemoryBackend
-    from crossmem.run.results import Run
     from crossmem.streams import Stream
 
 

@@ -1,0 +1,16 @@
+from . import compare as compare
+from . import figures as figures
+from . import findings as findings
+from . import metrics as metrics
+from . import slots as slots
+from . import stats as stats
+from .metrics import by_epoch as by_epoch
+from .metrics import dividend as dividend
+from .metrics import episodes as episodes
+from .metrics import measure as measure
+from .metrics import memory_events as memory_events
+from .metrics import post_drift as post_drift
+from .metrics import slot_outcomes as slot_outcomes
+from .metrics import summary as summary
+from .metrics import unsolved as unsolved
+from .metrics import windows as windows
