@@ -8,7 +8,6 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Event
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -24,7 +23,7 @@ from crossmem.errors import InputError
 from crossmem.harness import results
 from crossmem.harness.config import check_same_api, find_unfinished, run_config
 from crossmem.harness.log import RunLog
-from crossmem.harness.runner import Runner, now, prompter_for
+from crossmem.harness.runner import Runner, now, private_folder, prompter_for
 from crossmem.settings import (
     EMBEDDED,
     AcmeSettings,
@@ -137,10 +136,11 @@ def _probe(
     if settings.mock:
         return []
     tasks = [episode.task for episode in stream.episodes]
-    with TemporaryDirectory(prefix="crossmem-") as name:
-        folder = Path(name)
-        with source.serve(folder / "tables", folder / "preflight.log", Event()) as (api, _):
-            prompter = prompter_for(settings, stream, api)
+    with (
+        private_folder() as folder,
+        source.serve(folder / "tables", folder / "preflight.log", Event()) as (api, _),
+    ):
+        prompter = prompter_for(settings, stream, api)
     tqdm.write(expectation(settings, prompter, tasks), file=sys.stderr)
     return agents.probe(
         prompter, tasks[0], lambda wait: tqdm.write(f"preflight {wait}", file=sys.stderr)

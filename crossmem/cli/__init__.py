@@ -1,4 +1,4 @@
-"""The command line: `crossmem streams | audit | serve | report | publish | doctor`."""
+"""The command line: `crossmem streams | audit | serve | report | parameters | publish | doctor`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from crossmem import __version__, paths
 from crossmem.errors import CrossmemError, InputError, unknown
@@ -91,10 +92,33 @@ def serve(domain: str, port: int) -> None:
         run(domain, port, tables)
 
 
+class _ParameterName(click.ParamType[str]):
+    """The name of a parameter; a shell completes those of the notebook named before."""
+
+    name = "name"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        del param
+        kind = notebook_settings().get(Path(ctx.params.get("notebook") or "").stem)
+        fields = kind.model_fields if kind else {}
+        return [
+            CompletionItem(name, help=field.description)
+            for name, field in fields.items()
+            if name.startswith(incomplete)
+        ]
+
+
 @main.command()
 @click.argument("notebook")
 @click.option(
-    "-p", "--parameter", "given", type=(str, str), multiple=True, help="NAME VALUE, repeatable."
+    "-p",
+    "--parameter",
+    "given",
+    type=(_ParameterName(), str),
+    multiple=True,
+    help="NAME VALUE, repeatable; `crossmem parameters NOTEBOOK` lists them.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The HTML file to write.")
 def report(notebook: str, given: tuple[tuple[str, str], ...], output: Path | None) -> None:
@@ -114,6 +138,24 @@ def report(notebook: str, given: tuple[tuple[str, str], ...], output: Path | Non
     execute_and_render(path, html, dict(given))
     click.echo(sentinel_text(html.with_suffix(".ipynb")))
     click.echo(f"Report: {html}")
+
+
+@main.command()
+@click.argument("notebook")
+@click.option("--write", is_flag=True, help="Write them into the notebook's parameters cell.")
+def parameters(notebook: str, write: bool) -> None:
+    """List the parameters that NOTEBOOK takes: type, default, meaning."""
+    from crossmem.settings import parameters_cell
+
+    known = notebook_settings()
+    if notebook not in known:
+        raise unknown("notebook", notebook, known)
+    source = parameters_cell(known[notebook])
+    click.echo(source)
+    if write:
+        from crossmem.report.execute import write_parameters
+
+        write_parameters(paths.notebooks() / f"{notebook}.ipynb", source)
 
 
 @main.command()

@@ -179,6 +179,16 @@ def read(notebook: Path) -> NotebookNode:
         raise InputError(f"{notebook} is not a notebook: {error}") from error
 
 
+def write_parameters(notebook: Path, source: str) -> None:
+    """Put `source` into the parameters cell of a notebook, which is moved into place whole."""
+    content = read(notebook)
+    for cell in content.cells:
+        if "parameters" in cell.metadata.get("tags", []):
+            cell.source = source
+    with whole(notebook) as draft:
+        _write(content, draft)
+
+
 def _write(executed: NotebookNode, path: Path) -> None:
     import nbformat
 

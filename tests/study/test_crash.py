@@ -171,6 +171,23 @@ def test_a_run_killed_before_its_config_is_on_disk_has_left_no_log(results: Path
         replayed(resume=True)
 
 
+def test_the_private_copies_of_a_killed_run_go_with_the_next(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    process = start()
+    until(process, lambda: log_lines(results) >= 20)
+    process.send_signal(signal.SIGSTOP)  # or it might end meanwhile
+    assert replayed(arms="A0")  # beside it: what a live run holds stays
+    (folder,) = tmp_path.glob("crossmem-run-*")
+    process.kill()
+    killed(process)
+    assert (folder / "A2-0").exists()
+    replayed(arms="A0")
+    assert not folder.exists()
+
+
 def test_a_run_killed_again_while_it_resumes_ends_as_if_undisturbed(
     results: Path, undisturbed: Run
 ) -> None:
