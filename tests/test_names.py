@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 
 import pytest
 
@@ -33,12 +31,3 @@ def test_a_phase_takes_the_settings_of_its_notebook_each_documented() -> None:
     assert set(inspect.signature(cm.phase2).parameters) == set(Phase2Settings.model_fields)
     for name, field in Phase2Settings.model_fields.items():
         assert f"    {name}: {field.description}" in str(cm.phase2.__doc__)
-
-
-def test_the_import_loads_nothing_heavy() -> None:
-    code = (
-        "import sys, crossmem; "
-        'print({"pandas", "pydantic", "httpx", "fastapi", "matplotlib"} & set(sys.modules))'
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "set()"

@@ -22,7 +22,7 @@ PRICES = {
 
 
 class BudgetSpentError(CrossmemError):
-    """The budget of the run is spent; what is done is journalled."""
+    """The budget of the run is spent; what is done stays in the log."""
 
 
 @dataclass
