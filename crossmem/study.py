@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -61,7 +62,7 @@ def run(settings: RunSettings) -> Run:
         check_same_api(unfinished, source)
     with agent_factory(settings) as agents:
         probes = _probe(settings, stream, source, agents)
-        with _open_log(settings, stream, source, probes, unfinished) as log:
+        with closing(_open_log(settings, stream, source, probes, unfinished)) as log:
             Runner(settings, stream, source, agents, log).run()
     return results.load(log.path)
 

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import closing, contextmanager, redirect_stderr
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -321,7 +321,7 @@ def loading(episodes: int, repetitions: int) -> Iterator[Ratio]:
         with _results_in(Path(name)), redirect_stderr(io.StringIO()):
             run = crossmem.phase3(mock=True)
             log = RunLog.create(Path(name), "long", run.config)
-            with log:
+            with closing(log):
                 for number in range(episodes):
                     replicate, place = divmod(number, len(run.episodes))
                     record = run.episodes[place]

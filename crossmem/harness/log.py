@@ -14,25 +14,22 @@ import os
 import secrets
 import zlib
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 from pydantic import ValidationError
 
 from crossmem.errors import CrossmemError, InputError
 from crossmem.harness.records import EpisodeRecord
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
 SCHEMA = 2
 GRADING = 1
 """Raised when the judgement of an attempt changes, so that older figures are not compared unawares."""
 
+_ANEW = " (CHANGELOG.md says what changed); run it anew"
 _CHECKED = b'{"crc32":"%08x","episode":%s}\n'
 _TEXT_STARTS = len(_CHECKED % (0, b"")) - len(b"}\n")
 
@@ -96,21 +93,17 @@ def has_ended(path: Path) -> bool:
 
 
 def _config(path: Path, line: bytes) -> dict[str, Any]:
-    older = path.suffix == ".json"
     try:
         head = json.loads(line)
-        found = head.get("schema"), head.get("grading")
-    except (ValueError, AttributeError):
-        if not older:
-            raise InputError(f"results: {path} does not begin with the config of a run") from None
-        head, found = {}, (None, None)
-    if older or found[0] != SCHEMA:
-        raise InputError(
-            f"results: {path} has schema {found[0]!r}; this version reads schema {SCHEMA}, in "
-            "which a run is one log (.jsonl). Run it anew: its numbers are the same"
-        )
-    if found[1] != GRADING:
-        raise InputError(f"results: {path} has grading {found[1]!r}; this version reads {GRADING}")
+    except ValueError:
+        head = None
+    if not isinstance(head, dict):
+        raise InputError(f"results: {path} does not begin with the config of a run")
+    for name, wanted in (("schema", SCHEMA), ("grading", GRADING)):
+        if (found := head.get(name)) != wanted:
+            raise InputError(
+                f"results: {path} has {name} {found!r}; this version reads {wanted}{_ANEW}"
+            )
     config: dict[str, Any] = head["config"]
     return config
 
@@ -228,17 +221,6 @@ class RunLog:
         """Close the file; another process may go on with the log."""
         self._file.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 def _linked(draft: Path, stem: Path) -> Path:
     """Give a draft its name, the first that is free, and return it."""
@@ -252,6 +234,6 @@ def _linked(draft: Path, stem: Path) -> Path:
     raise AssertionError("unreachable")
 
 
-def logs(folder: Path) -> Iterator[Path]:
-    """Yield the logs in `folder`, the newest first."""
-    yield from sorted(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+def logs(folder: Path) -> list[Path]:
+    """Return the logs in `folder`, the newest first."""
+    return sorted(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns, reverse=True)

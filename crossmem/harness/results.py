@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from crossmem.harness.log import LogError, has_ended, logs, read_config, read_lo
 from crossmem.harness.records import Attempt, MemoryEvent, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     import pandas as pd
@@ -118,27 +119,29 @@ def load(path: str | Path) -> Run:
 
 def find(wanted: str, phase: str | None = None, stream: str | None = None) -> Run:
     """Load the results file `wanted`; see `locate`. `latest` passes over a damaged one, and warns."""
-    if wanted != "latest":
-        return load(locate(wanted, phase, stream))
-    for path in _fitting(phase, stream):
+    for path in locate(wanted, phase, stream):
         try:
             return load(path)
         except LogError as error:
+            if wanted != "latest":
+                raise
             warnings.warn(f"{error}; passed over", stacklevel=2)
-    raise _none_fits(phase, stream)
+    raise AssertionError("locate finds one or raises")
 
 
-def locate(wanted: str, phase: str | None = None, stream: str | None = None) -> Path:
-    """Return the results file `wanted` of a phase and stream; `latest` is the newest that fits.
+def locate(wanted: str, phase: str | None = None, stream: str | None = None) -> list[Path]:
+    """Return the results file `wanted` of a phase and stream; for `latest` all that fit, newest first.
 
-    A bare name is looked up in the results folder. Only the first and last lines are read. Raises
+    A bare name is looked up in the results folder. Only first and last lines are read. Raises
     InputError where there is none, or where the file is unfinished or of another phase or stream.
     """
-    if wanted == "latest":
-        if path := next(iter(_fitting(phase, stream)), None):
-            return path
-        raise _none_fits(phase, stream)
     folder = paths.results()
+    if wanted == "latest":
+        fitting = [path for path, config in finished(folder) if _fits(config, phase, stream)]
+        if not fitting:
+            of = f" of {phase} on stream {stream}" if phase else ""
+            raise InputError(f"results: no results file{of} in {folder}")
+        return fitting
     places = [paths.given(wanted), folder / wanted, folder / f"{wanted}.jsonl"]
     path = next((path for path in places if path.is_file()), places[0])
     config = read_config(path)
@@ -147,27 +150,16 @@ def locate(wanted: str, phase: str | None = None, stream: str | None = None) -> 
         raise InputError(f"results: {path} is of {of}, not of {phase} on stream {stream}")
     if not has_ended(path):
         raise InputError(_UNFINISHED.format(path))
-    return path
+    return [path]
 
 
-def finished(folder: Path) -> Iterable[tuple[Path, dict[str, Any]]]:
+def finished(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield path and config of every finished run in `folder`, the newest first."""
     for path in logs(folder):
-        try:
+        with suppress(InputError):  # another file
             config = read_config(path)
-        except InputError:
-            continue
-        if has_ended(path):
-            yield path, config
-
-
-def _fitting(phase: str | None, stream: str | None) -> Iterable[Path]:
-    return (path for path, config in finished(paths.results()) if _fits(config, phase, stream))
-
-
-def _none_fits(phase: str | None, stream: str | None) -> InputError:
-    of = f" of {phase} on stream {stream}" if phase else ""
-    return InputError(f"results: no results file{of} in {paths.results()}")
+            if has_ended(path):
+                yield path, config
 
 
 def _fits(config: dict[str, Any], phase: str | None, stream: str | None) -> bool:

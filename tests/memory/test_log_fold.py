@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ def live(folder: Path, arm: Arm, keying: Keying, phase: str = "phase1") -> Lived
     stream = streams.load(settings.stream_name)
     with (
         EmbeddedApi(stream.domain).serve(folder / "tables") as over,
-        RunLog.create(folder, "lived", {}) as log,
+        closing(RunLog.create(folder, "lived", {})) as log,
     ):
         agent = ScriptedAgent(settings.model, prompter_for(settings, stream, over[0]))
         replay = replay_of(settings, stream, arm, agent, over)
