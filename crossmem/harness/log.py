@@ -29,7 +29,6 @@ SCHEMA = 2
 GRADING = 1
 """Raised when the judgement of an attempt changes, so that older figures are not compared unawares."""
 
-_ANEW = " (CHANGELOG.md says what changed); run it anew"
 _CHECKED = b'{"crc32":"%08x","episode":%s}\n'
 _TEXT_STARTS = len(_CHECKED % (0, b"")) - len(b"}\n")
 
@@ -102,7 +101,8 @@ def _config(path: Path, line: bytes) -> dict[str, Any]:
     for name, wanted in (("schema", SCHEMA), ("grading", GRADING)):
         if (found := head.get(name)) != wanted:
             raise InputError(
-                f"results: {path} has {name} {found!r}; this version reads {wanted}{_ANEW}"
+                f"results: {path} has {name} {found!r}; this version reads {name} {wanted} "
+                "(CHANGELOG.md says what changed); run it anew"
             )
     config: dict[str, Any] = head["config"]
     return config

@@ -194,7 +194,7 @@ FILES: dict[str, tuple[Callable[[list[str]], str], str]] = {
     "another schema": (with_head(schema=3), r"has schema 3; this version reads schema 2"),
     "no schema": (lambda _: "{}\n", r"has schema None; this version reads schema 2"),
     "a list": (lambda _: "[1]\n", r"does not begin with the config of a run"),
-    "another grading": (with_head(grading=2), r"has grading 2; this version reads 1 "),
+    "another grading": (with_head(grading=2), r"has grading 2; this version reads grading 1 "),
     "truncated": (lambda lines: "".join(lines)[:-3000], r"is unfinished; the same run with resume"),
     "empty": (lambda _: "", r"does not begin with the config of a run"),
     "an episode of another shape": (
