@@ -133,6 +133,14 @@ class Domain(ABC):
         """
         return {}
 
+    def family_in_text(self, text: str) -> str | None:  # noqa: ARG002
+        """Return the family that a search of a request's text finds: an API's request has none."""
+        return None
+
+    def error_in_text(self, text: str) -> str | None:  # noqa: ARG002
+        """Return the error that a search of an answer's text finds: an API's answer has none."""
+        return None
+
     def carried(
         self, entries: Sequence[Entry], task: Task, request: Body
     ) -> list[tuple[Entry, list[str]]]:

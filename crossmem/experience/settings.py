@@ -7,14 +7,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, TypeAdapter, field_validator
 
 from crossmem import paths
 from crossmem.domains import domain
 from crossmem.errors import InputError, unknown
 from crossmem.experience.arms import COMPONENTS, GOVERNED, TABLE, VARIANTS, ExperienceArm
 from crossmem.experience.rendering import TOKENS
-from crossmem.experience.skills import Skill, as_skill, key_of, read_skills
+from crossmem.experience.skills import Skill, key_of, read_skills
 from crossmem.memory.arms import Arm, arms
 from crossmem.settings import RunSettings
 from crossmem.streams import Stream
@@ -83,7 +83,7 @@ class ExperienceSettings(RunSettings):
 
     def restore(self, material: Mapping[str, Any]) -> None:
         """Take the skills that a config kept in place of the files."""
-        self._read = tuple(map(as_skill, material.get("skills", ())))
+        self._read = TypeAdapter(tuple[Skill, ...]).validate_python(material["skills"])
 
     def _skill_files(self) -> tuple[Skill, ...]:
         if self._read is None:
