@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 from crossmem import study
 from crossmem.cli import notebook_settings
 from crossmem.contract import Suggestion, read_suggestion
-from crossmem.harness.log import has_ended
+from crossmem.harness.log import RunLog, has_ended
+from crossmem.harness.records import EpisodeRecord
+from crossmem.harness.results import load
 from crossmem.settings import RunSettings, read_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from crossmem.harness.records import Row
@@ -77,6 +80,30 @@ def log_of(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Read a log past all code of the study: its first line, and its episodes."""
     first, *rest = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     return first, [line["episode"] for line in rest if "episode" in line]
+
+
+def rewritten(
+    run: Run,
+    path: Path,
+    change: Callable[[dict[str, Any]], None] = lambda _: None,
+    **config: Any,
+) -> Run:
+    """Write the log of a run anew, its episodes changed in place and its config too; read it back."""
+    first, episodes = log_of(run.path)
+    for each in episodes:
+        change(each)
+    return written(path, {**first["config"], **config}, episodes)
+
+
+def written(path: Path, config: dict[str, Any], episodes: list[dict[str, Any]]) -> Run:
+    """Write a finished run and read it back."""
+    path.parent.mkdir(exist_ok=True)
+    log = RunLog.create(path.parent, path.stem, config)
+    for each in episodes:
+        log.append(EpisodeRecord.model_validate(each))
+    log.end("2026-01-01T00:00:00+00:00")
+    log.close()
+    return load(log.path)
 
 
 ALL: dict[str, Any] = {"mock": True, "arms": "A0,A1,A1N,LW,LWG,A2,A3"}

@@ -136,9 +136,12 @@ def test_an_a2d_that_saves_nothing_is_said_to_and_what_it_cost(
 ) -> None:
     """The rows of A2D are another arm's, so that they are as good as A2's, or worse."""
     run = scripted("phase2", pattern="v2")
-    others = [row for row in rows_of(run) if row.arm != "A2D"]
-    theirs = [row.model_copy(update={"arm": "A2D"}) for row in others if row.arm == against]
-    worse = Run(run.path, run.results.model_copy(update={"rows": others + theirs}))
+    others = [each for each in run.episodes if each.row.arm != "A2D"]
+    theirs = [
+        each.model_copy(update={"row": each.row.model_copy(update={"arm": "A2D"})})
+        for each in run.of(against)
+    ]
+    worse = Run(run.path, run.config, others + theirs)
     said = sentence(worse, r"A2D \(diff-aware\) against A2")
     assert said is not None
     assert sentence(worse, "The granularity dividend") is None
