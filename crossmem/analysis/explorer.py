@@ -73,17 +73,9 @@ def _epochs(run: results.Run) -> list[int]:
 
 
 def _files(first: results.Run) -> list[tuple[str, Any]]:
-    """Return the usable results files by name, newest first."""
+    """Return the finished runs in which something drifted by file name, newest first."""
     found = {first.path: first.path.name}
-    for path in sorted(
-        paths.results().glob("*.json"), key=lambda p: p.stat().st_mtime_ns, reverse=True
-    ):
-        if path.resolve() == first.path.resolve():
-            continue
-        try:
-            run = results.load(path)
-        except InputError:
-            continue
-        if len(metrics.slots(run)):
+    for path, config in results.finished(paths.results()):
+        if path.resolve() != first.path.resolve() and config["drift_events"]:
             found[path] = path.name
     return [(name, path) for path, name in found.items()]

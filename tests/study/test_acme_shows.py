@@ -168,7 +168,7 @@ def test_after_v4_nothing_of_the_csm_table_survives(ladder: Run) -> None:
         ]
 
 
-def csm_dropped(run: Run, arm: str) -> list[Event]:
+def csm_dropped(run: Run, arm: str) -> list[Any]:
     return [event for event in events(run, arm, "invalidate") if event.table == CSM]
 
 

@@ -238,9 +238,9 @@ def test_a_stale_attempt_can_be_opened_and_read_later(runs: Runs) -> None:
         if (each.arm, each.episode, each.attempt) == ("A2", DRIFT, 1)
     )
     (carried,) = attempt.carried
-    assert (carried.verdict, carried.refused, carried.version) == ("stale", True, "1.0.0")
+    assert (carried.verdict, carried.refused, carried.entry.version) == ("stale", True, "1.0.0")
     assert attempt.request is not None
-    assert carried.value in str(attempt.request)
+    assert carried.entry.value in str(attempt.request)
     assert attempt.response is not None
     assert attempt.response["table_versions"] == {"celiac_brands": "2.0.0"}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from bs4 import BeautifulSoup
-from running import attempts_of, events_of, rewritten
+from running import rewritten
 
 from crossmem import streams
 from crossmem.analysis import metrics, slots
@@ -78,11 +78,9 @@ def test_a_slot_is_made_of_the_rows_attempts_and_events_of_the_file(m1: Run) -> 
         (epoch, line) for epoch in (1, 2, 3, 4) for line in (*ARMS, "oracle")
     ]
     for slot in shown:
-        of = (slot.row.arm, slot.row.index)
-        assert [step.attempt for step in slot.steps] == [
-            each for each in attempts_of(m1) if (each.arm, each.episode) == of
-        ]
-        assert slot.events == [each for each in events_of(m1) if (each.arm, each.episode) == of]
+        record = m1.of(slot.row.arm)[slot.row.index]
+        assert [step.attempt for step in slot.steps] == record.attempts
+        assert slot.events == record.events
         assert slot.outcome == metrics.outcome_of(slot.row)
         assert len(slot.recalled) == slot.row.recalled
         assert slot.row.stale_attempt == ("stale" in [each["worth"] for each in slot.recalled])
@@ -236,7 +234,13 @@ def test_a_stream_that_is_gone_is_not_missed(v2: Run, tmp_path: Path) -> None:
 def test_an_attempt_that_sent_nothing_says_why(v2: Run, tmp_path: Path) -> None:
     def silent(episode: dict[str, Any]) -> None:
         if (episode["row"]["arm"], episode["row"]["index"]) == ("A2", 16):
-            none = {"request": None, "status": None, "response": None, "stamps": {}, "suggestions": []}
+            none: dict[str, Any] = {
+                "request": None,
+                "status": None,
+                "response": None,
+                "stamps": {},
+                "suggestions": [],
+            }
             episode["attempts"][1].update(none, error="the model gave no <request>")
 
     run = rewritten(v2, tmp_path / v2.path.name, silent)
