@@ -19,7 +19,8 @@ from crossmem import paths
 from crossmem.analysis import slots
 from crossmem.errors import InputError
 from crossmem.paths import RESULTS_VARIABLE
-from crossmem.report.execute import render, sentinel_text
+from crossmem.report.execute import sentinel_text
+from crossmem.report.html import render
 from crossmem.run.results import Run, load
 from crossmem.settings import NOTEBOOKS
 

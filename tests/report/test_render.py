@@ -8,7 +8,8 @@ import nbformat
 import pytest
 
 from crossmem.errors import CrossmemError
-from crossmem.report.execute import render, report
+from crossmem.report.execute import report
+from crossmem.report.html import render
 
 from .conftest import END
 
