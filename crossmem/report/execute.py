@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 _ENGINE = "crossmem"
 
 # A terminal shows one clear line; what papermill logs beside it is for those who configure logging.
-_LOG = logging.getLogger("papermill")
-_LOG.addHandler(logging.NullHandler())
+logging.getLogger("papermill").addHandler(logging.NullHandler())
 
 
 def report(notebook: Path, html: Path, parameters: Mapping[str, object]) -> Path:
@@ -93,11 +92,8 @@ def final_text(executed: NotebookNode) -> str | None:
     cells = [cell for cell in executed.cells if cell.cell_type == "code"]
     if not cells or "sentinel" not in cells[-1].metadata.get("tags", []):
         return None
-    texts = [
-        out.text if out.output_type == "stream" else out.data.get("text/plain", "")
-        for out in cells[-1].outputs
-        if out.output_type in {"execute_result", "display_data"} or out.get("name") == "stdout"
-    ]
+    printed = (out for out in cells[-1].outputs if out.get("name") != "stderr")
+    texts = (out.get("text") or out.get("data", {}).get("text/plain", "") for out in printed)
     return "".join(texts).strip() or None
 
 
@@ -114,11 +110,8 @@ def _execute(notebook: Path, output: Path, parameters: Mapping[str, object]) -> 
                 f"{notebook.name} did not run to its end: "
                 "its last code cell, tagged 'sentinel', said nothing"
             )
-        if failure is None:
-            executed.metadata["crossmem"] = {"status": "completed"}
-        else:
-            reason = str(failure) or "interrupted"
-            executed.metadata["crossmem"] = {"status": "failed", "reason": reason}
+        failed = {"status": "failed", "reason": str(failure) or "interrupted"}
+        executed.metadata["crossmem"] = failed if failure else {"status": "completed"}
         # Names only: a published report does not tell where on a disk it was made.
         executed.metadata.papermill.update(input_path=notebook.name, output_path=output.name)
         text = nbformat.writes(executed)  # type: ignore[no-untyped-call]
@@ -166,11 +159,9 @@ def _fresh_kernel() -> Iterator[AsyncKernelManager]:
     It talks over sockets in a folder of its own: kernels started at once may get the same ports.
     """
     # The path of a socket may have no more than some hundred characters; $TMPDIR may be long.
-    short = "/tmp" if Path("/tmp").is_dir() else None  # noqa: S108
+    private = TemporaryDirectory(prefix="crossmem-", dir="/tmp", ignore_cleanup_errors=True)
     with ExitStack() as cleanup:
-        folder = cleanup.enter_context(
-            TemporaryDirectory(prefix="crossmem-", dir=short, ignore_cleanup_errors=True)
-        )
+        folder = cleanup.enter_context(private)
         loop = ensure_event_loop()
         if not loop.is_running():  # in the caller's own: nbclient works in another thread
             # A task that an interrupt ends has nothing to say, now or when it is collected.
@@ -208,7 +199,7 @@ class _FreshKernelEngine(Engine):  # type: ignore[misc]
         client = PapermillNotebookClient(
             run,
             km=km,
-            log=_LOG,
+            log=logging.getLogger("papermill"),
             kernel_name=kernel_name,
             stderr_file=sys.stderr,  # how a progress bar in the notebook reaches the terminal
             extra_arguments=["--log-level=CRITICAL"],  # or it logs the SIGINT of its shutdown
@@ -228,10 +219,9 @@ papermill_engines.register(_ENGINE, _FreshKernelEngine)
 def _blame(run: Any, error: BaseException) -> None:
     """Record `error` on the cell that ran last: nbclient and papermill leave it `completed`."""
     code = [cell for cell in run.nb.cells if cell.cell_type == "code"]
-    started = [i for i, cell in enumerate(code) if cell.metadata.papermill["start_time"]]
-    index = started[-1] if started else 0
-    cell = code[index]
-    cell.execution_count = cell.execution_count or index + 1
+    started = [cell for cell in code if cell.metadata.papermill["start_time"]] or code[:1]
+    cell = started[-1]
+    cell.execution_count = cell.execution_count or len(started)
     # The shutdown has interrupted the cell: where it stood is of use, that it was interrupted is not.
     stood = [line for out in cell.outputs for line in out.get("traceback", [])]
     out = nbformat.v4.new_output(  # type: ignore[no-untyped-call]

@@ -49,6 +49,7 @@ def page(notebook: NotebookNode, path: Path) -> BeautifulSoup:
         template_name="report",
         extra_template_basedirs=[str(Path(__file__).parent)],
         embed_images=True,
+        anchor_link_text="",  # the style sheet draws it, so that a heading is its words alone
         filters={"best_type": best_type, "without_progress": without_progress},
     )
     resources = {"metadata": {"path": str(path.parent)}, "facts": _facts(notebook, path)}
@@ -56,8 +57,12 @@ def page(notebook: NotebookNode, path: Path) -> BeautifulSoup:
     soup = BeautifulSoup(html, "html.parser")
     for tag in soup.select("*"):
         _check(tag)
-    for table in soup.select("table:not(.table > table)"):
-        _dress(table, soup)
+    for table in soup.select("table.dataframe[border]"):
+        _dress(table)
+    for table in soup.select("table:not(.table > table)"):  # those that bring no region of their own
+        label = table.caption.get_text().strip() if table.caption else "Table"
+        region = {"class": "table", "role": "region", "tabindex": "0", "aria-label": label}
+        table.wrap(soup.new_tag("div", attrs=region))
     _add_title_and_contents(soup)
     return soup
 
@@ -75,7 +80,7 @@ def without_progress(text: str) -> str:
     >>> without_progress("  0%|   | 0/9\r100%|###| 9/9\nbeware\n")
     'beware'
     """
-    lines = [line.rstrip() for line in re.split(r"[\r\n]+", text)]
+    lines = map(str.rstrip, re.split(r"[\r\n]+", text))
     return "\n".join(line for line in lines if line and not _PROGRESS.search(line))
 
 
@@ -113,11 +118,8 @@ def _facts(notebook: NotebookNode, path: Path) -> dict[str, Any]:
         cell.metadata["number"] = number
         cell.metadata["folds"] = bool(cell.source.strip()) and _NO_CODE.isdisjoint(_tags(cell))
     stopped = [c for c in code if any(out.output_type == "error" for out in c.outputs)]
-    defaults, injected = (
-        next((cell for cell in code if tag in _tags(cell)), None)
-        for tag in ("parameters", "injected-parameters")
-    )
-    shown = defaults or injected
+    tagged = {tag: cell for cell in reversed(code) for tag in _tags(cell)}
+    shown = tagged.get("parameters") or tagged.get("injected-parameters")
     run = notebook.metadata.get("papermill", {})
     provenance = run.get("input_path") or path.name
     if run.get("end_time"):
@@ -127,7 +129,7 @@ def _facts(notebook: NotebookNode, path: Path) -> dict[str, Any]:
         "provenance": provenance,
         "failure": failure_reason(notebook),
         "failed_cell": stopped[0].metadata.number if stopped else None,
-        "parameters": _parameters(run.get("parameters", {}), defaults),
+        "parameters": _parameters(run.get("parameters", {}), tagged.get("parameters")),
         "parameters_cell": shown.metadata.number if shown else None,
     }
 
@@ -162,48 +164,42 @@ def _check(tag: Tag) -> None:
             raise CrossmemError(f"{place} would load {source!r} from outside the page")
 
 
-def _dress(table: Tag, soup: BeautifulSoup) -> None:
-    """Give a table that is not ours, such as a DataFrame's own, what `analysis.tables` gives ours."""
-    around = table.parent
-    if around is not None and around.style is not None:  # pandas' box, with a style sheet of its own
-        around.style.decompose()
-        around.unwrap()
+def _dress(table: Tag) -> None:
+    """Give a DataFrame's own table one head row and the classes of ours; take off its frame."""
     del table["border"]
-    heads = table.select("thead tr")
-    if not table.select("[colspan]"):
-        for names in heads[1:]:  # a row of their own for the names of the index
-            for upper, lower in zip(heads[0]("th"), names("th"), strict=True):
-                upper.string = " ".join(filter(None, (upper.get_text(), lower.get_text())))
-            names.decompose()
-        columns = [row("td")[::-1] for row in table.select("tbody tr")]
-        # From the right, as row labels may span several rows.
-        for head, *cells in zip(*(row("th")[::-1] for row in heads[:1]), *columns, strict=False):
-            numeric = is_numeric(cell.get_text() for cell in cells)
-            for cell in (head, *cells):
-                if classes := cell_classes(cell.get_text(), numeric=numeric):
-                    cell["class"] = classes
-    label = table.caption.get_text().strip() if table.caption else "Table"
-    region = {"class": "table", "role": "region", "tabindex": "0", "aria-label": label}
-    table.wrap(soup.new_tag("div", attrs=region))
+    box = table.parent
+    if box is not None and (style := box.select_one("style[scoped]")):
+        style.decompose()
+        box.unwrap()
+    if table.select("[colspan]"):
+        return
+    head, *others = table.select("thead tr")
+    for names in others:  # those of the index, to which pandas gives a row of their own
+        for upper, lower in zip(head("th"), names("th"), strict=True):
+            upper.string = f"{upper.get_text()} {lower.get_text()}".strip()
+        names.decompose()
+    # From the right, as row labels may span several rows.
+    rows = [head("th")[::-1], *(row("td")[::-1] for row in table.select("tbody tr"))]
+    for cells in zip(*rows, strict=False):
+        numeric = is_numeric(cell.get_text() for cell in cells[1:])
+        for cell in cells:
+            if classes := cell_classes(cell.get_text(), numeric=numeric):
+                cell["class"] = classes
 
 
 def _add_title_and_contents(soup: BeautifulSoup) -> None:
     """Name the page after its first heading; list the sections of a longer one below its opening."""
     heading = soup.select_one("main h1") or soup.select_one("main :is(h2, h3)")
     if heading is not None and soup.title is not None:
-        soup.title.string = _words(heading)
+        soup.title.string = heading.get_text().strip()
     for anchor in soup.select("a.anchor-link"):
         anchor["aria-label"] = "Link to this section"
     opening = soup.select_one("main .cell:has(h1)")
     sections = soup.select("main .prose h2[id]")
     if opening is not None and len(sections) >= 3:
         listed = "".join(
-            f'<li><a href="#{escape(str(section["id"]))}">{escape(_words(section))}</a></li>'
+            f'<li><a href="#{escape(str(section["id"]))}">{escape(section.get_text().strip())}</a></li>'
             for section in sections
         )
         nav = f'<nav class="contents" aria-label="Contents"><ol>{listed}</ol></nav>'
         opening.insert_after(BeautifulSoup(nav, "html.parser"))
-
-
-def _words(heading: Tag) -> str:
-    return heading.get_text().removesuffix("\N{PILCROW SIGN}").strip()  # the text of nbconvert's anchor

@@ -54,21 +54,18 @@ class Entry(BaseModel):
         return "unstated" if len(kinds) != 1 else "scripted" if kinds.pop() else "measured"
 
     @property
-    def facts(self) -> dict[str, str]:
-        """What ran, by the name of the fact."""
-        agents = [
+    def agents(self) -> list[str]:
+        """Who wrote the requests of each run."""
+        return [
             f"scripted (profile {run.model})" if run.scripted else f"language model {run.model}"
             for run in self.runs
         ]
+
+    @property
+    def period(self) -> str:
+        """From when to when the runs took place."""
         times = sorted(time for run in self.runs for time in (run.started, run.ended) if time)
-        facts = {
-            "Agent": agents,
-            "Stream": [run.stream for run in self.runs],
-            "Drift pattern": [run.pattern for run in self.runs],
-            "Arms": [arm for run in self.runs for arm in run.arms],
-            "Run": [" to ".join(dict.fromkeys(map(moment, (times[0], times[-1]))))] if times else [],
-        }
-        return {term: ", ".join(dict.fromkeys(one for one in said if one)) for term, said in facts.items()}
+        return " to ".join(dict.fromkeys(map(moment, (times[0], times[-1])))) if times else ""
 
 
 def publish(names: Iterable[str], reports: Path, folder: Path) -> list[Path]:
@@ -76,9 +73,7 @@ def publish(names: Iterable[str], reports: Path, folder: Path) -> list[Path]:
 
     `reports` holds them: `phase1` is the executed notebook `phase1.ipynb`, from which the page is
     made anew. Returns what was written, the index last. Each file is moved into place whole, so that
-    a kill leaves the old or the new one. No page names a known folder of this machine: the checkout,
-    the results, the reports, the home, the temporary, the working directory, or that of a file given
-    as a parameter.
+    a kill leaves the old or the new one. No page names a folder of this machine that is known here.
 
     Raises InputError, before anything is written, for an unknown name, for a report that did not run
     to its end or that cannot be shown, and for a folder that cannot be used.
@@ -125,7 +120,14 @@ def _page(name: str, executed: Path) -> str:
     if final_text(notebook) is None:
         raise CrossmemError("this is no finished report: its last cell, the sentinel, did not run")
     soup = page(notebook, executed)
-    entry = _entry(soup, notebook)
+    finding = soup.select_one("main .finding p")
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    runs = [run for out in outputs for run in out.get("data", {}).get(MIME, {}).get("runs", [])]
+    entry = Entry(
+        title=soup.title.get_text() if soup.title else None,
+        finding=finding.get_text() if finding else None,
+        runs=[About.model_validate(run) for run in runs],
+    )
     said = f'<meta name="{_ENTRY}" content="{escape(entry.model_dump_json())}">'
     mark = f'<span class="kind {entry.kind}">{_MARKS[entry.kind]}</span>'
     header = f'<header>\n<a href="{INDEX}.html">All reports</a>\n{mark}'
@@ -134,17 +136,6 @@ def _page(name: str, executed: Path) -> str:
     if _KEY.search(text):
         raise CrossmemError("its page shows what looks like a secret key")
     return text
-
-
-def _entry(soup: BeautifulSoup, notebook: NotebookNode) -> Entry:
-    said = soup.select_one("main .finding p")
-    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
-    runs = [run for out in outputs for run in out.get("data", {}).get(MIME, {}).get("runs", [])]
-    return Entry(
-        title=soup.title.get_text() if soup.title else None,
-        finding=said.get_text() if said else None,
-        runs=[About.model_validate(run) for run in runs],
-    )
 
 
 def _without_places(text: str, reports: Path, notebook: NotebookNode) -> str:
@@ -177,21 +168,16 @@ def _put(folder: Path, name: str, text: str) -> Path:
 
 def _index(folder: Path) -> str:
     """Return the index of the pages in `folder` that were published; other files are left out."""
-    entries = {path.stem: entry for path in sorted(folder.glob("[!.]*.html")) if (entry := _read(path))}
-    groups = {
-        kind: {name: entry for name, entry in entries.items() if entry.kind == kind} for kind in _MARKS
-    }
-    templates = FileSystemLoader(Path(__file__).parent / "report")
-    template = Environment(loader=templates, autoescape=True).get_template("published.html.j2")
-    return template.render(groups=groups, marks=_MARKS)
+    pages = sorted(folder.glob("[!.]*.html"))
+    entries = [(path.stem, entry) for path in pages if (entry := _read(path))]
+    templates = Environment(loader=FileSystemLoader(Path(__file__).parent / "report"), autoescape=True)
+    return templates.get_template("published.html.j2").render(entries=entries, marks=_MARKS)
 
 
 def _read(path: Path) -> Entry | None:
     head = path.read_text(encoding="utf-8", errors="replace").partition("</head>")[0]
     data = BeautifulSoup(head, "html.parser").find("meta", attrs={"name": _ENTRY})
-    if data is None:
-        return None
     try:
-        return Entry.model_validate_json(str(data["content"]))
+        return Entry.model_validate_json(str(data["content"])) if data else None
     except ValidationError:  # written by another version: listed, with what it says left open
         return Entry()
