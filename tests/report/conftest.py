@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 END = ("sentinel", "print('the end')")
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 Cell = str | tuple[str, str]
 v4: Any = nbformat.v4
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +18,11 @@ from crossmem.cli import main
 from crossmem.errors import InputError
 from crossmem.report.site import publish
 
-from .conftest import read, save, v4
+from .conftest import PIXEL, read, save, v4
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from playwright.sync_api import Page
 
-PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 ABOUT = {
     "scripted": True,
     "model": "haiku",
@@ -39,32 +35,30 @@ ABOUT = {
 }
 
 
-def shown(**data: Any) -> Any:
-    bundle = {name.replace("_", "/", 1): value for name, value in data.items() if name != "about"}
-    if "about" in data:
-        bundle[MIME] = {"runs": data["about"]}
-    return v4.new_output("display_data", data=bundle, metadata={"image/png": {"alt": "A dot"}})
+def shown(data: dict[str, Any]) -> Any:
+    return v4.new_output("display_data", data=data, metadata={"image/png": {"alt": "A dot"}})
 
 
 def finished(
     folder: Path,
     name: str = "phase1",
+    *,
     title: str = "A <world>",
     finding: str = "A2D pays 1.",
     **run: Any,
 ) -> Path:
     """Write the executed notebook of a report, as `crossmem report` leaves it."""
-    outputs = [shown(text_html="<p>Who wrote the requests.</p>", about=[ABOUT | run])]
+    box = f'<p>Who wrote.</p><div class="finding"><p>{finding}</p><p>And more.</p></div>'
+    outputs = [
+        shown({"text/html": box if finding else "<p>Who wrote.</p>", MIME: {"runs": [ABOUT | run]}})
+    ]
+    end = v4.new_output("stream", text="the end")
     cells = [
         v4.new_markdown_cell(f"# {title.replace('<', '&lt;')}"),
         v4.new_code_cell("notice", outputs=outputs),
-        v4.new_code_cell("figure", outputs=[shown(image_png=PIXEL)]),
-        v4.new_code_cell("end", outputs=[v4.new_output("stream", text="the end")]),
+        v4.new_code_cell("figure", outputs=[shown({"image/png": PIXEL})]),
+        v4.new_code_cell("end", outputs=[end], metadata={"tags": ["sentinel"]}),
     ]
-    if finding:
-        box = shown(text_html=f'<div class="finding"><p>{finding}</p><p>And more.</p></div>')
-        cells[1].outputs.append(box)
-    cells[-1].metadata["tags"] = ["sentinel"]
     notebook = v4.new_notebook(cells=cells, metadata={"crossmem": {"status": "completed"}})
     path = folder / f"{name}.ipynb"
     return save(notebook, path)
@@ -122,7 +116,9 @@ def test_every_report_gets_a_page_and_an_entry_with_what_it_says_of_itself(
     reports: Path, site: Path
 ) -> None:
     finished(reports)
-    finished(reports, "live", "Live", scripted=False, model="some-model", ended="2026-03-02T00:00:00Z")
+    finished(
+        reports, "live", title="Live", scripted=False, model="some-model", ended="2026-03-02T00:00:00Z"
+    )
     written = publish([], reports, site)
     assert [path.name for path in written] == ["live.html", "phase1.html", "index.html"]
     assert files(site) == {"live.html", "phase1.html", "index.html"}
@@ -243,49 +239,36 @@ def test_a_published_page_names_no_known_folder_of_the_machine(
 # -- what is refused -------------------------------------------------------------------------------
 
 
-def mark_failed(made: Any) -> None:
-    made.metadata["crossmem"] = {"status": "failed", "reason": "A9 is\nno arm"}
+ERROR = v4.new_output("error", ename="ValueError", evalue="no such thing")
+FAILED = {"status": "failed", "reason": "A9 is\nno arm"}
+HARMS: dict[str, Callable[[Any], object]] = {
+    "this run did not finish (A9 is": lambda made: made.metadata.update(crossmem=FAILED),
+    "this run did not finish (The last cell of the notebook did not run)": lambda made: made.cells[
+        -1
+    ].outputs.clear(),
+    "this is no finished report: its last cell, the sentinel, did not run": lambda made: made.cells[
+        -1
+    ].metadata.clear(),
+    "this run did not finish (ValueError: no such thing)": lambda made: made.cells[1].outputs.append(
+        ERROR
+    ),
+    "an image in code cell 2 has no alternative text": lambda made: (
+        made.cells[2].outputs[0].metadata.clear()
+    ),
+    "its page shows what looks like a secret key": lambda made: (
+        made.cells[-1].outputs[0].update(text="sk-ant-api03-" + "x" * 24)
+    ),
+}
+"""What spoils a report, by why it is not published."""
 
 
-def silence(made: Any) -> None:
-    made.cells[-1].outputs.clear()
-
-
-def untag(made: Any) -> None:
-    made.cells[-1].metadata.clear()
-
-
-def break_a_cell(made: Any) -> None:
-    made.cells[1].outputs.append(v4.new_output("error", ename="ValueError", evalue="no such thing"))
-
-
-def blind(made: Any) -> None:
-    made.cells[2].outputs[0].metadata.clear()
-
-
-def leak(made: Any) -> None:
-    made.cells[-1].outputs[0].text = "sk-ant-api03-" + "x" * 24
-
-
-@pytest.mark.parametrize(
-    ("harm", "why"),
-    [
-        (mark_failed, "bad: this run did not finish (A9 is"),
-        (silence, "bad: this run did not finish (The last cell of the notebook did not run)"),
-        (untag, "bad: this is no finished report: its last cell, the sentinel, did not run"),
-        (break_a_cell, "bad: this run did not finish (ValueError: no such thing)"),
-        (blind, "bad: an image in code cell 2 has no alternative text"),
-        (leak, "bad: its page shows what looks like a secret key"),
-    ],
-)
-def test_one_bad_report_is_named_and_nothing_is_written(
-    harm: Callable[[Any], None], why: str, reports: Path, site: Path
-) -> None:
+@pytest.mark.parametrize("why", HARMS)
+def test_one_bad_report_is_named_and_nothing_is_written(why: str, reports: Path, site: Path) -> None:
     finished(reports)
-    changed(finished(reports, "bad"), harm)
+    changed(finished(reports, "bad"), HARMS[why])
     with pytest.raises(InputError) as caught:
         publish([], reports, site)
-    assert str(caught.value).startswith(f"nothing was published. {why}")
+    assert str(caught.value).startswith(f"nothing was published. bad: {why}")
     assert "\n" not in str(caught.value)
     assert "phase1:" not in str(caught.value)
     assert not site.exists()
@@ -424,7 +407,8 @@ def test_index_and_pages_open_link_to_each_other_are_legible_and_complain_of_not
         tab.locator("article h3 a").nth(place).click()
         tab.wait_for_selector("main h1")
         assert tab.title() == "A <world>"
-        assert tab.locator("header .kind").is_visible()
+        mark = tab.locator("header .kind").inner_text()
+        assert mark == ("Measured", "Scripted, not measured")[place]
         assert tab.locator("img").evaluate("image => image.naturalWidth") == 1
         tab.get_by_role("link", name="All reports").click()
         tab.wait_for_selector("article")
