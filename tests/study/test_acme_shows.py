@@ -432,7 +432,9 @@ def test_a_live_key_is_refused_before_anything_starts_and_not_shown(
     prefix: str, results: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(KEY_VARIABLE, prefix + SECRET)
-    monkeypatch.setattr("crossmem.stage.serving", lambda *_: pytest.fail("a server was started"))
+    monkeypatch.setattr(
+        "crossmem.upstream.embedded.serving", lambda *_: pytest.fail("a server was started")
+    )
     with pytest.raises(InputError, match=rf"live-mode key \({prefix}\.\.\.\)") as caught:
         run_phase("acme", mock=True, stripe="test")
     assert SECRET not in "".join((str(caught.value), repr(caught.value), *capfd.readouterr()))

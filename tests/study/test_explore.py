@@ -109,7 +109,7 @@ def test_files_that_are_no_results_or_have_no_slot_are_not_offered(files: Files,
     def calm(episode: dict[str, Any]) -> None:
         episode["row"]["drift_epoch"] = 0
 
-    rewritten(load(files["v2"]), results / "still.jsonl", calm)
+    rewritten(load(files["v2"]), results / "still.jsonl", calm, drift_events=[])
     labels = {label for label, _ in Explorer("m1.jsonl").file.options}
     assert labels == {"few.jsonl", "m1.jsonl", "v2.jsonl"}
     with pytest.raises(InputError, match=r"still\.jsonl has no stale-attempt slot: nothing drifted"):
