@@ -16,9 +16,7 @@ from tqdm import tqdm
 
 from crossmem import paths, streams
 from crossmem.agents.cost import Meter
-from crossmem.agents.factory import agent_factory, expectation
-from crossmem.agents.models import check as check_model
-from crossmem.agents.models import full_name, label
+from crossmem.agents.factory import agent_factory, check_model, expectation, full_name, label
 from crossmem.api.stripe_access import KEY_VARIABLE, stripe_access
 from crossmem.errors import InputError
 from crossmem.harness import results

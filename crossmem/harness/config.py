@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossmem import paths, streams
 from crossmem.agents.cost import PRICES_OF
-from crossmem.agents.models import full_name
+from crossmem.agents.factory import full_name
 from crossmem.agents.prompts import BASE_INSTRUCTION, HINT_STYLES
 from crossmem.errors import InputError
 from crossmem.harness.log import has_ended, logs, read_config

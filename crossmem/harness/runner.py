@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from crossmem.agents.cost import BudgetSpentError, Meter
-from crossmem.agents.models import full_name
+from crossmem.agents.factory import full_name
 from crossmem.agents.prompts import Prompter
 from crossmem.agents.retry import StoppedError
 from crossmem.client import NotServedError

@@ -34,7 +34,10 @@ class Exchange:
 
 def exchanges() -> list[Exchange]:
     found = BLOCK.findall(DOCUMENT.read_text(encoding="utf-8"))
-    return [Exchange(*each[:4], int(each[4]), each[5], json.loads(each[6])) for each in found]
+    return [
+        Exchange(method, path, note, sent, int(status), kind, json.loads(answer))
+        for method, path, note, sent, status, kind, answer in found
+    ]
 
 
 def test_every_exchange_of_the_document_is_one_session_of_the_api(tmp_path: Path) -> None:
