@@ -83,8 +83,8 @@ def check(settings: RunSettings) -> tuple[Stream, ApiSource]:
 
 def _open_source(settings: RunSettings, stream: Stream) -> ApiSource:
     """Return the API to run over; raises InputError where a checkout cannot be used."""
+    access = _stripe(settings) if isinstance(settings, AcmeSettings) else None
     if settings.api == EMBEDDED:
-        access = _stripe(settings) if isinstance(settings, AcmeSettings) else None
         return EmbeddedApi(stream.domain, access)
     from crossmem.upstream.checkout import announce, open_checkout
 

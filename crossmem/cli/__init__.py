@@ -179,7 +179,7 @@ def publish(names: tuple[str, ...], to: Path | None) -> None:
 @click.option("--python", default="", help="The Python to run it with.")
 def doctor(api: str | None, phase: str, python: str) -> None:
     """Say what would run here and what is missing; exit 0 if the mock study can run."""
-    from crossmem.cli.doctor import examine
+    from crossmem.cli.environment import examine
 
     found = examine(api, phase, python)
     for finding in found:
