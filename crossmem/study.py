@@ -17,14 +17,18 @@ from tqdm import tqdm
 from crossmem import paths, streams
 from crossmem.agents.cost import Meter
 from crossmem.agents.factory import agent_factory, check_model, expectation, full_name, label
+from crossmem.api import tables_of
 from crossmem.api.stripe_access import KEY_VARIABLE, stripe_access
-from crossmem.errors import InputError
+from crossmem.authoring import audit
+from crossmem.domains import domain
+from crossmem.errors import InputError, unknown
 from crossmem.harness import results
 from crossmem.harness.config import check_same_api, find_unfinished, run_config
-from crossmem.harness.log import RunLog
+from crossmem.harness.log import RunLog, read_config
 from crossmem.harness.runner import Runner, now, private_folder, prompter_for
 from crossmem.settings import (
     EMBEDDED,
+    EXECUTION_FIELDS,
     AcmeSettings,
     Phase1Settings,
     Phase2Settings,
@@ -36,7 +40,8 @@ from crossmem.upstream.embedded import EmbeddedApi
 
 if TYPE_CHECKING:
     from crossmem.agents.factory import AgentFactory
-    from crossmem.api.stripe_access import StripeAccess
+    from crossmem.api import tables_of
+from crossmem.api.stripe_access import StripeAccess
     from crossmem.harness.results import Run
     from crossmem.harness.runner import ApiSource
     from crossmem.streams import Stream
@@ -51,7 +56,7 @@ def run(settings: RunSettings) -> Run:
     reason where a run stops half-way: its log stays and `resume=True` completes it.
     """
     if settings.results:
-        return results.find(settings.results, settings.phase, settings.stream_name)
+        return _found(settings)
     stream, source = check(settings)
     advice = f"name another folder in the environment variable {paths.RESULTS_VARIABLE}"
     paths.check_writable(paths.results(), advice)
@@ -65,20 +70,68 @@ def run(settings: RunSettings) -> Run:
     return results.load(log.path)
 
 
+def _found(settings: RunSettings) -> Run:
+    """Load the results file that the settings name; refuse a setting that contradicts it."""
+    asked = settings.given() & {"pattern", "stream"}
+    stream = streams.load(settings.stream_name).name if asked else None
+    found = results.find(settings.results, settings.phase, stream)
+    _check_own(settings, found.path, found.config)
+    return found
+
+
+def _check_own(settings: RunSettings, path: Path, config: dict[str, Any]) -> None:
+    """Raise InputError where a setting asked for is not the one that a finished run had."""
+    for name in sorted(settings.given() - EXECUTION_FIELDS - {"pattern", "stream"}):
+        was, asked = config["parameters"].get(name), getattr(settings, name)
+        if was != asked:
+            raise InputError(
+                f"results: {path.name} was run with {name} = {was!r}, not {asked!r}; "
+                f"leave {name} out, or run anew without results"
+            )
+
+
 def check(settings: RunSettings) -> tuple[Stream, ApiSource]:
     """Return the stream and the API of a run that can start.
 
     Raises InputError where it cannot, saying why; so where the results file that the settings name
-    cannot be used. Nothing is started or written.
+    cannot be used. Nothing is started or written but, for a stream file, an API to audit it with.
     """
-    if settings.results:
-        results.locate(settings.results, settings.phase, settings.stream_name)
     stream = streams.load(settings.stream_name)
+    if settings.results:
+        asked = settings.given() & {"pattern", "stream"}
+        for path in results.locate(settings.results, settings.phase, stream.name if asked else None)[
+            :1
+        ]:
+            _check_own(settings, path, read_config(path))
+        return stream, EmbeddedApi(stream.domain)
+    if stream.domain not in settings.domains:
+        fitting = " or ".join(settings.domains)
+        raise InputError(
+            f"stream {settings.stream_name!r} is of the domain {stream.domain}; {settings.phase} "
+            f"replays streams of {fitting}"
+        )
+    if settings.keying not in domain(stream.domain).keyings:
+        raise InputError(f"keying {settings.keying!r}: the domain {stream.domain} knows task alone")
+    if settings.stream_name not in streams.names():
+        _check_file(settings, stream)
     settings.check_inputs(stream)
-    if not settings.results:
-        check_model(settings)
-        Meter(full_name(settings.model), settings.max_tokens_total, settings.max_cost_usd)
+    check_model(settings)
+    Meter(full_name(settings.model), settings.max_tokens_total, settings.max_cost_usd)
     return stream, _open_source(settings, stream)
+
+
+def _check_file(settings: RunSettings, stream: Stream) -> None:
+    """Raise InputError where a stream file names what the tables lack, or does not pass the audit."""
+    folder = tables_of(stream.domain)
+    for event in stream.drift_events if settings.api == EMBEDDED else ():
+        known = sorted(path.stem for path in folder.glob(f"{event.table}.snapshots/*.json"))
+        if event.snapshot not in known:
+            raise unknown(f"snapshot of {event.table}", event.snapshot, known)
+    if leaks := audit(stream):
+        raise InputError(
+            f"stream {settings.stream_name!r} does not pass the audit: {leaks[0]} ({len(leaks)} in all; "
+            "`crossmem audit FILE` lists them)"
+        )
 
 
 def _open_source(settings: RunSettings, stream: Stream) -> ApiSource:

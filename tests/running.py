@@ -106,7 +106,7 @@ def written(path: Path, config: dict[str, Any], episodes: list[dict[str, Any]]) 
     return load(log.path)
 
 
-ALL: dict[str, Any] = {"mock": True, "arms": "A0,A1,A1N,LW,LWG,A2,A3"}
+ALL: dict[str, Any] = {"mock": True, "arms": "A0,A1F,A1,LW,LWG,A2,A3"}
 
 
 def replayed(**given: Any) -> Run:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 NOTEBOOK = path_of("phase1")
-ARMS = ("A0", "A1", "A2", "A3", "LW", "LWG")
+ARMS = ("A0", "A1F", "A2", "A3", "LW", "LWG")
 Rows = list[dict[str, Any]]
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Cell = dict[str, Any]
 
-ARMS = ("A0", "A1", "A2", "A2D", "LW", "LWG", "oracle")
+ARMS = ("A0", "A1F", "A2", "A2D", "LW", "LWG", "oracle")
 NOTEBOOKS = notebook_settings()
 
 
@@ -142,10 +142,10 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "phase2 two replicates": ("phase2", {**FEW, "replicates": 2}),
     "phase2 unheeded": ("phase2", {**FEW, "model": "sonnet", "hint_style": "append"}),
     "phase3 two arms": ("phase3", {"mock": True, "arms": "A2,A2D"}),
-    "acme rotations": ("acme", {"mock": True, "arms": "A0,A1,A2,A2D,LWG"}),
+    "acme rotations": ("acme", {"mock": True, "arms": "A0,A1F,A2,A2D,LWG"}),
     "acme without the dividend": ("acme", {"mock": True, "arms": "LWG", "stream": "acme_sanity"}),
     "acme refunds": ("acme", {**FEW, "stream": "acme_refunds"}),
-    "phase3 all arms": ("phase3", {"mock": True, "arms": "A0,A1,A1N,LW,LWG,A2,A2C,A2D,A2V,A3"}),
+    "phase3 all arms": ("phase3", {"mock": True, "arms": "A0,A1F,A1,LW,LWG,A2,A2C,A2D,A2V,A3"}),
 }
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from crossmem.memory.arms import ORACLE
+from crossmem.memory.arms import REFERENCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,6 +40,6 @@ def _about(run: Run) -> About:
     return About(
         scripted=run.scripted,
         model=served or run.config["parameters"]["model"],
-        arms=[arm for arm in run.arms if arm != ORACLE.name],
+        arms=[arm for arm in run.arms if arm not in REFERENCES],
         **{name: run.config.get(name) for name in ("phase", "stream", "pattern", "started", "ended")},
     )

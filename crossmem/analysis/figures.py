@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from crossmem.analysis import metrics, stats
 from crossmem.analysis.picture import Picture, titled
 from crossmem.analysis.prose import Prose, count
+from crossmem.memory.arms import REFERENCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -230,7 +231,7 @@ def _bounds(values: Iterable[float]) -> tuple[float, float]:
 
 
 def _lines(axes: Axes, rows: pd.DataFrame, x: str, y: str, **style: Any) -> None:
-    """Draw a line per arm, the oracle in black."""
+    """Draw a line per arm, the reference lines in black."""
     names = [str(arm) for arm in rows["arm"].cat.categories if (rows["arm"] == arm).any()]
     colours = dict(zip(names, sns.color_palette("colorblind", len(names)), strict=True))
     sns.lineplot(
@@ -241,7 +242,7 @@ def _lines(axes: Axes, rows: pd.DataFrame, x: str, y: str, **style: Any) -> None
         style="arm",
         hue_order=names,
         style_order=names,
-        palette={**colours, "oracle": "black"},
+        palette={**colours, **dict.fromkeys(REFERENCES, "black")},
         ax=axes,
         **{"errorbar": None, **style},
     )

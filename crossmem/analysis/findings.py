@@ -10,7 +10,7 @@ from crossmem import paths
 from crossmem.analysis import metrics, stats, tables
 from crossmem.analysis.prose import Prose, against, count, grouped, joined, listed, name
 from crossmem.domains import domain
-from crossmem.memory.arms import ORACLE
+from crossmem.memory.arms import BOUND, ORACLE, REFERENCES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,7 +109,7 @@ def _differences(run: Run) -> str:
 
 
 def _arms_only(values: Mapping[str, float]) -> dict[str, float]:
-    return {arm: value for arm, value in values.items() if arm != ORACLE.name}
+    return {arm: value for arm, value in values.items() if arm not in REFERENCES}
 
 
 def _fewest(run: Run) -> str:
@@ -123,9 +123,12 @@ def _fewest(run: Run) -> str:
     text += count(fewest)
     if "A0" in attempts and "A0" not in best:
         text += f", {count(attempts['A0'] - fewest)} fewer than an agent without memory"
-    if ORACLE.name in table:
-        text += f"; the oracle needs {count(table[ORACLE.name])}"
-    return text + "."
+    lines = [
+        f"{what} would need {count(table[line.name])} ({line.name})"
+        for line, what in ((ORACLE, "perfect invalidation"), (BOUND, "perfect update"))
+        if line.name in table
+    ]
+    return "; ".join([text, *lines]) + "."
 
 
 def _failures(run: Run) -> str:
@@ -183,7 +186,7 @@ def _dividend(run: Run) -> str:
 def _baselines(run: Run) -> str:
     """Set the ungoverned baselines beside A2, whoever wins."""
     attempts = per_arm(metrics.summary(run), "attempts")
-    beside = [arm for arm in ("A1", "LW", "LWG") if arm in attempts]
+    beside = [arm for arm in ("A1F", "LW", "LWG") if arm in attempts]
     if "A2" not in attempts or not beside:
         return ""
     return (
@@ -196,13 +199,13 @@ def _baselines(run: Run) -> str:
 
 
 def _overreach(run: Run) -> str:
-    """Say why A2 needs more attempts than A1, which never invalidates, where it does."""
+    """Say why A2 needs more attempts than A1F, which never invalidates, where it does."""
     attempts = per_arm(metrics.summary(run), "attempts")
-    if not metrics.has(run, "A1", "A2", "A2D") or attempts["A2"] <= attempts["A1"]:
+    if not metrics.has(run, "A1F", "A2", "A2D") or attempts["A2"] <= attempts["A1F"]:
         return ""
     dropped, changed = (_per_replicate(run, _events(run, arm, "invalidate")) for arm in ("A2", "A2D"))
     return (
-        "A2 needed more attempts than A1 because it drops whole tables: "
+        "A2 needed more attempts than A1F because it drops whole tables: "
         f"{count(dropped)} entries at the bumps, where A2D, which drops only what changed, dropped "
         f"{count(changed)}. What still held had to be learned again."
     )

@@ -9,16 +9,17 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossmem import streams
 from crossmem.analysis import metrics
 from crossmem.domains import domain
 from crossmem.domains.base import value_at
 from crossmem.errors import InputError, unknown
+from crossmem.harness.history import stream_of
 from crossmem.memory.entry import same
 
 if TYPE_CHECKING:
@@ -185,12 +186,9 @@ def _lines(before: dict[str, Any], after: dict[str, Any]) -> list[Line]:
 
 def _input_data(run: Run, index: int) -> dict[str, Any] | None:
     """Return the task's Input Data, None where the stream at hand is not the one that was run."""
-    try:
-        stream = streams.load(run.config["stream"])
-    except InputError:
-        return None
-    same = streams.digest(stream) == run.config["stream_sha256"]
-    return stream.episodes[index].task.input if same else None
+    with suppress(InputError):
+        return stream_of(run).episodes[index].task.input
+    return None
 
 
 @cache

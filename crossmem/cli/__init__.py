@@ -66,7 +66,7 @@ def audit(names: tuple[str, ...]) -> None:
     from crossmem import streams as files
 
     leaks = 0
-    for name in _known(names, files.names()):
+    for name in names or files.names():
         found = authoring.audit(files.load(name))
         leaks += len(found)
         click.echo(f"{name}: {f'{len(found)} leaks' if found else 'no leak'}")

@@ -91,6 +91,10 @@ class Domain(ABC):
         """Tell whether the table's `rows` still hold the entry's value."""
 
     @abstractmethod
+    def current(self, entry: Entry, rows: Mapping[str, Json]) -> Entry | None:
+        """Return the entry with the value that the table's `rows` hold for it now, None without one."""
+
+    @abstractmethod
     def intent_kept(self, criterion: Mapping[str, Json], request: Body) -> bool:
         """Tell whether an accepted request still does what the task asked for."""
 

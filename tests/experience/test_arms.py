@@ -133,7 +133,7 @@ def test_fixed_and_governed_skills_do_as_the_core_arms(tmp_path: Path) -> None:
 def test_a_faithful_skill_is_never_replaced_and_a_fixed_one_is(tmp_path: Path) -> None:
     faithful = live(tmp_path / "faithful", TABLE["skills.faithful"], "phase3_m1")
     fixed = live(tmp_path / "fixed", TABLE["skills.fixed"], "phase3_m1")
-    assert faithful.stale() == 15  # as A1, which keeps the first value for good
+    assert faithful.stale() == 15  # as A1F, which keeps the first value for good
     assert fixed.stale() == 5  # as LWG, which replaces it
 
 
@@ -164,7 +164,7 @@ def test_a_phase_imports_nothing_of_this_room() -> None:
 
 def test_a_component_stands_for_its_arms_in_the_variants_and_governances_asked_for() -> None:
     given = {"mock": True, "arms": "A0,cards,A3C", "variant": "fixed", "governed": "none,A2"}
-    chosen = [arm.name for arm in settings_of("experience", **given).chosen_arms()]
+    chosen = [arm.name for arm in settings_of("experience", **given).arms_to_run()]
     assert chosen == ["A0", "cards.fixed", "cards.fixed.A2", "A3C"]
 
 
@@ -175,13 +175,13 @@ def test_a_component_stands_for_its_arms_in_the_variants_and_governances_asked_f
         ({"arms": "cards,cards.fixed"}, "repeated arm"),
         ({"arms": ""}, "unknown arm"),
         ({"variant": "fix"}, "unknown variant 'fix'; did you mean 'fixed'"),
-        ({"governed": "A1"}, "unknown governance 'A1'"),
+        ({"governed": "A1F"}, "unknown governance 'A1F'"),
         ({"keying": "request"}, "keying"),
     ],
 )
 def test_a_bad_parameter_is_named(given: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        settings_of("experience", mock=True, **given).chosen_arms()
+        settings_of("experience", mock=True, **given).arms_to_run()
 
 
 def test_a_run_killed_halfway_ends_with_the_rows_of_an_undisturbed_one(

@@ -39,7 +39,7 @@ def episode(
     run: Run, arm: str, index: int, recalled: list[tuple[str, str]], live: str
 ) -> EpisodeRecord:
     """One accepted attempt that recalled values of one key, each with its version."""
-    like = next(each for each in run.episodes if (each.row.arm, each.row.index) == ("A1", index))
+    like = next(each for each in run.episodes if (each.row.arm, each.row.index) == ("A1F", index))
     attempt = Attempt(
         attempt=1,
         request={},
@@ -63,21 +63,21 @@ def test_stale_evidence_is_the_share_of_recalled_entries_of_another_version(run:
     made = of(
         run,
         [
-            episode(run, "A1", 0, [("x", "1"), ("y", "2")], live="2"),
-            episode(run, "A1", 1, [("y", "2")], live="2"),
+            episode(run, "A1F", 0, [("x", "1"), ("y", "2")], live="2"),
+            episode(run, "A1F", 1, [("y", "2")], live="2"),
             episode(run, "A2", 0, [], live="2"),
         ],
     )
     table = ex.measures.evidence(made)
-    assert value(table, "A1", "stale_evidence") == pytest.approx(1 / 3)
-    assert value(table, "A1", "contradictions") == pytest.approx(1 / 2)
+    assert value(table, "A1F", "stale_evidence") == pytest.approx(1 / 3)
+    assert value(table, "A1F", "contradictions") == pytest.approx(1 / 2)
     assert table.loc["A2"].isna().all()
 
 
 def test_an_entry_whose_table_was_not_consulted_is_of_unknown_currency(run: Run) -> None:
-    made = episode(run, "A1", 0, [("x", "1")], live="2")
+    made = episode(run, "A1F", 0, [("x", "1")], live="2")
     unknown = made.model_copy(update={"response": {"table_versions": {"U": "9"}}})
-    assert ex.measures.evidence(of(run, [unknown])).loc["A1", "stale_evidence"] != 1
+    assert ex.measures.evidence(of(run, [unknown])).loc["A1F", "stale_evidence"] != 1
 
 
 # -- the default run ----------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def test_governance_takes_away_the_stale_attempts_of_all_but_summaries_cached_by
 def test_only_faithful_memories_are_poisoned(run: Run) -> None:
     poisoned = ex.measures.summary(run)["poisoned_attempts"]
     assert set(poisoned[poisoned > 0].index) == {
-        "A1",
+        "A1F",
         *(
             f"{component}.faithful{governed}"
             for component in ("simple", "cards", "rich", "skills")
@@ -179,7 +179,7 @@ def test_a_budget_below_the_smallest_item_is_said_and_leaves_the_agent_without_m
 
 @pytest.mark.usefixtures("results")
 def test_without_a_memory_of_attempts_the_finding_says_so() -> None:
-    bare = ex.run(mock=True, model="haiku", arms="A1", stream="rollback")
+    bare = ex.run(mock=True, model="haiku", arms="A1F", stream="rollback")
     assert str(ex.findings.finding(bare)) == "No memory of attempts is among the arms."
 
 
@@ -251,7 +251,7 @@ def test_a_prompt_is_read_again_as_it_was_recalled(run: Run) -> None:
     [
         {"arms": "A0,A3,A3C,cards", "variant": "fixed", "governed": "none"},
         {"arms": "rich,skills", "stream": "acme_m1", "governed": "A2D"},
-        {"arms": "A1", "stream": "rollback"},
+        {"arms": "A1F", "stream": "rollback"},
     ],
     ids=["few arms", "billing", "one arm"],
 )

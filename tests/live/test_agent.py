@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("six")
 
-ALL = "A0,A1,A1N,LW,LWG,A2,A2D,A2C,A2V,A3"
+ALL = "A0,A1F,A1,LW,LWG,A2,A2D,A2C,A2V,A3"
 OF_THE_AGENT = {
     "input_tokens",
     "output_tokens",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from subprocess import Popen
 
-ARMS = "A0,A1,A2,A3"
+ARMS = "A0,A1F,A2,A3"
 
 
 # -- at once -------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def test_arms_and_replicates_run_at_once_up_to_max_concurrency(provider: Provide
         return competent(asked)
 
     provider.script = script
-    live(arms="A0,A1,A2", replicates=2, max_concurrency=4)
+    live(arms="A0,A1F,A2", replicates=2, max_concurrency=4)
     assert most == 4
 
 

@@ -76,7 +76,7 @@ def test_a_run_to_the_end_in_a_fresh_kernel_of_its_own(
 
     parameters = ("parameters", "arms = 'A0'  # the arms\nprevious = ''  # a file")
     source = write(tmp_path / "world.ipynb", parameters, ASK, END)
-    given = {"arms": "A1", "previous": str(output)}
+    given = {"arms": "A1F", "previous": str(output)}
     with redirect_stderr(io.StringIO()) as stderr, redirect_stdout(io.StringIO()) as stdout:
         assert execute(source, output, given) == output
 
@@ -87,7 +87,7 @@ def test_a_run_to_the_end_in_a_fresh_kernel_of_its_own(
     answer = json.loads(printed)
     assert not Path(answer.pop("wire")).parent.exists()
     assert answer == {
-        "arms": "A1",
+        "arms": "A1F",
         "executable": sys.executable,
         "directory": str(directory),
         "transport": "ipc",

@@ -48,7 +48,7 @@ SIMULATED = {
     "acme_m1": "96 65(10) 59(4) 59(4) 59(4) 67(2) 66(2) 59(2) 67 74(1) 59",
     "acme_sanity": "48 33(2) 32(1) 32(1) 32(1) 35(1) 35(1) 32(1) 35 42 32",
 }
-ORDER = ("A0", "A1", "A1N", "LW", "LWG", "A2", "A2C", "A2D", "A2V", "A3", "oracle")
+ORDER = ("A0", "A1F", "A1", "LW", "LWG", "A2", "A2C", "A2D", "A2V", "A3", "oracle")
 
 
 @pytest.fixture(autouse=True)
@@ -268,7 +268,7 @@ def test_the_dividend_is_split_by_plan_and_policy(ladder: Run) -> None:
 
 def test_a2_needs_more_attempts_than_a1_and_lwg_fewer_than_both(ladder: Run) -> None:
     attempts = totals(ladder)
-    assert attempts["LWG"] == attempts["A2D"] < attempts["A1"] < attempts["A2"]
+    assert attempts["LWG"] == attempts["A2D"] < attempts["A1F"] < attempts["A2"]
 
 
 # -- keys ------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ def test_a_limit_is_no_lesson_for_the_governed_arms(refunds: Run) -> None:
     """An amount is this request's own: the server does not mark it cacheable."""
     for line in ORDER:
         kinds = {each.kind for each in events_of(refunds) if (each.arm, each.episode) == (line, 7)}
-        assert kinds == ({"admit"} if line in {"A1", "A1N", "LW"} else {"refuse"}), line
+        assert kinds == ({"admit"} if line in {"A1F", "A1", "LW"} else {"refuse"}), line
 
 
 INTENT = re.compile(r"\bpi_\w+")

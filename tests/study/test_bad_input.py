@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "unknown arm": ({"arms": "A0,A9"}, r"unknown arm 'A9'.* Choices: A0, A1, A1N, LW, LWG, A2"),
+    "unknown arm": ({"arms": "A0,A9"}, r"unknown arm 'A9'.* Choices: A0, A1F, A1, LW, LWG, A2"),
     "arm in lower case": ({"arms": "a2"}, r"unknown arm 'a2'; did you mean 'A2'\? Choices: "),
     "repeated arm": ({"arms": "A0,A2,A0"}, r"repeated arm 'A0'"),
     "no arm": ({"arms": " , "}, r"unknown arm ' , '; Choices: A0"),

@@ -11,7 +11,7 @@ from crossmem import streams
 from crossmem.harness.results import load
 from crossmem.paths import RESULTS_VARIABLE
 
-ARMS = ("A0", "A1", "A1N", "LW", "LWG", "A2", "A3")
+ARMS = ("A0", "A1F", "A1", "LW", "LWG", "A2", "A3")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +32,8 @@ KEYINGS: tuple[Keying, ...] = ("task", "request")
 SIMULATED: dict[Keying, dict[str, tuple[int, int]]] = {
     "task": {
         "A0": (46, 0),
-        "A1": (37, 2),
-        "A1N": (36, 1),
+        "A1F": (37, 2),
+        "A1": (36, 1),
         "LW": (36, 1),
         "LWG": (34, 1),
         "A2": (35, 1),
@@ -41,8 +41,8 @@ SIMULATED: dict[Keying, dict[str, tuple[int, int]]] = {
     },
     "request": {
         "A0": (46, 0),
+        "A1F": (37, 2),
         "A1": (37, 2),
-        "A1N": (37, 2),
         "LW": (37, 2),
         "LWG": (35, 2),
         "A2": (36, 1),
@@ -121,14 +121,14 @@ def test_a_naive_memory_pays_a_stale_attempt_for_every_later_flour_episode(
         if "flour" in episode.task.description and stream.family(episode.task) == "celiac"
     ]
     assert tuple(flour) == FLOUR_AFTER_DRIFT
-    assert where(run, "A1", lambda row: row.stale_attempt) == flour
+    assert where(run, "A1F", lambda row: row.stale_attempt) == flour
 
 
 def test_latest_wins_heals_under_task_keying_and_never_under_request_keying(runs: Runs) -> None:
     def stale(arm: str, keying: Keying) -> list[int]:
         return where(runs[keying], arm, lambda row: row.stale_attempt)
 
-    for arm in ("A1N", "LW", "LWG"):
+    for arm in ("A1", "LW", "LWG"):
         assert stale(arm, "task") == [DRIFT], arm
         assert stale(arm, "request") == list(FLOUR_AFTER_DRIFT), arm
 
@@ -208,7 +208,7 @@ def test_governed_arms_never_admit_a_value_that_belongs_to_one_request(
         assert admitted(arm) == {"celiac", "incompatible"}, arm
         assert {family[event.episode] for event in events(run, arm, "refuse")} == {"scaling"}, arm
         assert where(run, arm, lambda row: row.poisoned) == [], arm
-    for arm in ("A1", "A1N", "LW"):
+    for arm in ("A1F", "A1", "LW"):
         assert "scaling" in admitted(arm), arm
         assert where(run, arm, lambda row: row.poisoned) == list(RIGHT_AMOUNTS), arm
 

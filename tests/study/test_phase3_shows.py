@@ -19,7 +19,7 @@ SLOTS = (10, 18, 29, 40)  # the first celiac episode after each drift; its half 
 HALVES = ("flour", "oats", "flour", "flour")
 STAMPED = ("A2", "A2C", "A2D")
 KEYINGS = ("task", "request")
-ORDER = ("A0", "A1", "A1N", "LW", "LWG", "A2", "A2C", "A2D", "A2V", "A3", "oracle")
+ORDER = ("A0", "A1F", "A1", "LW", "LWG", "A2", "A2C", "A2D", "A2V", "A3", "oracle")
 SIMULATED = {
     "task": "92 76(15) 68(5) 68(5) 64(5) 67(4) 67(4) 64(4) 67 76(3) 64",
     "request": "92 76(15) 78(15) 78(15) 74(15) 71(4) 71(4) 68(4) 67 78(3) 64",

@@ -143,7 +143,7 @@ def test_an_entry_put_before_the_agent_but_not_sent_is_not_said_to_be_stale(
 
 
 def test_of_several_values_of_a_key_only_the_one_sent_is_judged(scripted: Scripted) -> None:
-    slot = one(scripted("phase3"), 4, "A1N")
+    slot = one(scripted("phase3"), 4, "A1")
     worth = [each["worth"] for each in slot.recalled]
     assert len(worth) > 1
     assert worth[:-1] == ["not carried"] * (len(worth) - 1)
@@ -260,7 +260,7 @@ def test_an_epoch_or_arm_without_a_slot_is_refused_with_the_choices(v2: Run, m1:
     with pytest.raises(InputError, match=r"^unknown epoch 0; Choices: 1, 2, 3, 4$"):
         slots.opened(m1, 0, "A2")
     with pytest.raises(
-        InputError, match=r"unknown arm 'A9'; did you mean .* Choices: A0, A1, .*oracle"
+        InputError, match=r"unknown arm 'A9'; did you mean .* Choices: A0, A1F, .*oracle"
     ):
         slots.opened(v2, 1, "A9")
 

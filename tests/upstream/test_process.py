@@ -177,7 +177,7 @@ def test_no_more_servers_run_at_once_than_asked_for(
 
     monkeypatch.setattr(process, "_ready", begun)
     monkeypatch.setattr(process, "_end", ended)
-    run_phase("phase1", mock=True, arms="A0,A1,A2,LW", api=str(watched(PLAIN)), max_concurrency=2)
+    run_phase("phase1", mock=True, arms="A0,A1F,A2,LW", api=str(watched(PLAIN)), max_concurrency=2)
     assert most == 2
 
 
@@ -187,7 +187,7 @@ def test_a_port_of_the_profile_is_used_by_one_arm_after_the_other(
     repository = watched(PLAIN)
     toml = PLAIN.toml.replace("[tables]", f"port = {free_port}\n[tables]")
     repository.with_name("theirs.toml").write_text(toml)
-    played = run_phase("phase1", mock=True, arms="A0,A1,A2", api=str(repository))
+    played = run_phase("phase1", mock=True, arms="A0,A1F,A2", api=str(repository))
     assert played.rows["success"].all()
     assert {facts(log_of(played, arm))["arguments"][3] for arm in played.arms} == {str(free_port)}
     nobody_left(results, within_s=0)

@@ -64,7 +64,7 @@ def test_an_app_that_does_not_start_shows_its_last_lines_and_leaves_nothing(
     said, code = START[trouble]
     how: dict[str, Any] = {trouble: True}
     with pytest.raises(CrossmemError) as caught:
-        run_phase("phase1", mock=True, arms="A0,A1,A2", api=str(watched(PLAIN, **how)))
+        run_phase("phase1", mock=True, arms="A0,A1F,A2", api=str(watched(PLAIN, **how)))
     assert str(caught.value).startswith(f"the API did not start (exit {code}); the last lines of ")
     assert said in str(caught.value)
     assert "resume" not in str(caught.value)
