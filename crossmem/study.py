@@ -40,8 +40,7 @@ from crossmem.upstream.embedded import EmbeddedApi
 
 if TYPE_CHECKING:
     from crossmem.agents.factory import AgentFactory
-    from crossmem.api import tables_of
-from crossmem.api.stripe_access import StripeAccess
+    from crossmem.api.stripe_access import StripeAccess
     from crossmem.harness.results import Run
     from crossmem.harness.runner import ApiSource
     from crossmem.streams import Stream
@@ -129,8 +128,8 @@ def _check_file(settings: RunSettings, stream: Stream) -> None:
             raise unknown(f"snapshot of {event.table}", event.snapshot, known)
     if leaks := audit(stream):
         raise InputError(
-            f"stream {settings.stream_name!r} does not pass the audit: {leaks[0]} ({len(leaks)} in all; "
-            "`crossmem audit FILE` lists them)"
+            f"stream {settings.stream_name!r} does not pass the audit: {leaks[0]} "
+            f"({len(leaks)} in all; `crossmem audit FILE` lists them)"
         )
 
 
