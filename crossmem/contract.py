@@ -136,7 +136,11 @@ def _suggestions(feedback: Json) -> tuple[Suggestion, ...]:
 def _stamps(versions: Json) -> dict[str, str]:
     if not isinstance(versions, Mapping):
         return {}
-    return {table: stamp for table, stamp in versions.items() if isinstance(stamp, str)}
+    return {
+        str(table): str(stamp)
+        for table, stamp in versions.items()
+        if isinstance(stamp, str | int | float) and not isinstance(stamp, bool)
+    }
 
 
 class ListDiff(_Tolerant):

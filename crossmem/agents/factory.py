@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from crossmem.domains.base import Task
     from crossmem.settings import RunSettings
 
+_LONGEST_LABEL = 80
+"""Characters of a model's name in a file's name, which has 255 bytes in all."""
 ALIASES = {"haiku": "claude-haiku-4-5", "sonnet": "claude-sonnet-4-6"}
 
 
@@ -39,7 +43,10 @@ def full_name(model: str) -> str:
 def label(settings: RunSettings) -> str:
     """Return what a results file's name says of the model."""
     name = f"mock-{settings.model}" if settings.mock else settings.model
-    return re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-")
+    plain = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-")
+    if len(plain) <= _LONGEST_LABEL:
+        return plain
+    return f"{plain[:_LONGEST_LABEL]}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
 def check_model(settings: RunSettings) -> None:
@@ -98,8 +105,22 @@ def agent_factory(settings: RunSettings) -> Iterator[AgentFactory]:
     if settings.mock:
         yield AgentFactory(settings, None)
         return
-    with provider_of(settings.model).backends(settings, full_name(settings.model)) as backend_of:
+    with ExitStack() as stack:
+        provider = provider_of(settings.model)
+        try:
+            backend_of = stack.enter_context(provider.backends(settings, full_name(settings.model)))
+        except (ImportError, ValueError) as error:  # above all: a proxy that the SDK cannot use
+            raise InputError(f"the provider's client cannot be made: {error}{proxies()}") from None
         yield AgentFactory(settings, backend_of)
+
+
+def proxies() -> str:
+    """Return, for a message, the proxies that the environment names; empty for none."""
+    names = [f"{each}_proxy" for each in ("all", "http", "https")]
+    found = [name for each in names for name in (each, each.upper()) if os.environ.get(name)]
+    if not found:
+        return ""
+    return f". Set in the environment: {', '.join(found)}; unset it, or pip install 'httpx[socks]'"
 
 
 def expectation(settings: RunSettings, prompter: Prompter, tasks: list[Task]) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from crossmem.harness.results import Run
 
-MIME = "application/vnd.crossmem.harness.folders+json"
+MIME = "application/vnd.crossmem.runs+json"
 """The type of a cell's output that holds `{"runs": [...]}`, an `About` each; nothing shows it."""
 
 

@@ -74,8 +74,15 @@ def _check_anthropic(settings: RunSettings) -> None:
         raise InputError(
             f"mock=False asks for the live model {settings.model!r}, and there is no key for it. Three "
             "ways on: set ANTHROPIC_API_KEY; run with mock=True for the scripted agent; or model=local "
-            "for a small model on this machine (`make local` installs it)"
+            f"for a small model on this machine (`make local` installs it){_other(settings.model)}"
         )
+
+
+def _other(model: str) -> str:
+    """Return the advice for a name that looks like no model of this provider, else nothing."""
+    if model.startswith("claude") or model in {"haiku", "sonnet", "opus"}:
+        return ""
+    return f". A model of an OpenAI-compatible endpoint is named openai/{model}"
 
 
 @contextmanager
