@@ -21,19 +21,18 @@ from crossmem.agents.scripted import ScriptedAgent
 from crossmem.api import tables_of
 from crossmem.contract import Json
 from crossmem.domains import domain
+from crossmem.harness.runner import prompter_for, replay_of
+from crossmem.harness.table_files import read_table
 from crossmem.memory.arms import ARMS
-from crossmem.run.runner import prompter_for, replay_of
-from crossmem.run.table_files import read_table
 from crossmem.settings import Phase1Settings
-from crossmem.streams import BudgetStep, DriftEvent, Episode, Stream, acme, combined, recipe
+from crossmem.streams import BudgetStep, DriftEvent, Episode, Stream
 from crossmem.upstream.embedded import EmbeddedApi
 
 if TYPE_CHECKING:
     from crossmem.client import ApiClient
-    from crossmem.run.table_files import TableFiles
+    from crossmem.harness.table_files import TableFiles
     from crossmem.streams.plan import Plan
 
-PLANS: dict[str, Plan] = {plan.name: plan for plan in (*recipe.PLANS, *combined.PLANS, *acme.PLANS)}
 BUDGET_SHARE = 0.45
 
 
@@ -126,10 +125,10 @@ def _server(stream: Stream) -> Iterator[tuple[ApiClient, TableFiles]]:
 
 def _most_held(stream: Stream, plan: Plan) -> int:
     """Return the most bytes that A2 holds at the end of an episode."""
-    parameters = Phase1Settings(mock=True, model="haiku", keying=plan.keying)
+    settings = Phase1Settings(mock=True, model="haiku", keying=plan.keying)
     with _server(stream) as over:
-        agent = ScriptedAgent(parameters.model, prompter_for(parameters, stream, over[0]))
-        replay = replay_of(parameters, stream, ARMS["A2"], agent, over)
+        agent = ScriptedAgent(settings.model, prompter_for(settings, stream, over[0]))
+        replay = replay_of(settings, stream, ARMS["A2"], agent, over)
         return max(replay.episode(index).row.bytes for index in range(len(stream.episodes)))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
@@ -26,10 +28,17 @@ if TYPE_CHECKING:
     from crossmem.domains.base import Body
 
 TIMEOUT_S = 30.0
+MOST_WAITS = 3
+LONGEST_WAIT_S = 8.0
+"""For a 429 of the API under study: so often, and so long at most, it is waited and sent again."""
 
 
 class ServerGoneError(CrossmemError):
     """The API does not answer any more; the run stops and can be resumed."""
+
+
+class WrongEndpointError(CrossmemError):
+    """What answers at the endpoint is not the API under study, or does not let us in."""
 
 
 class NotServedError(CrossmemError):
@@ -58,6 +67,7 @@ class ApiClient:
         # A context without certificates: the server is on this machine and speaks plain HTTP, and to
         # load them takes as long as thirty requests.
         plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._answered = False
         self._http = httpx.Client(base_url=self.url, timeout=TIMEOUT_S, trust_env=False, verify=plain)
 
     def __enter__(self) -> Self:
@@ -75,8 +85,23 @@ class ApiClient:
         self, endpoint: str, request: Body, headers: Mapping[str, str] | None = None
     ) -> Response:
         """Send a request and read the answer, accepted or not."""
-        answer = self._send("POST", self._theirs(endpoint), json=request, headers=headers)
+        path = self._theirs(endpoint)
+        for waited in itertools.count():
+            answer = self._send("POST", path, json=request, headers=headers)
+            if answer.status_code != 429 or waited == MOST_WAITS:
+                break
+            time.sleep(min(LONGEST_WAIT_S, _asked(answer, 0.25 * 2**waited)))
+        self._refuse_at_first(path, answer.status_code)
         return read_response(answer.status_code, _json(answer))
+
+    def _refuse_at_first(self, path: str, status: int) -> None:
+        """Raise WrongEndpointError where the first answer says that this is no endpoint for us."""
+        first, self._answered = not self._answered, True
+        if first and (300 <= status < 400 or status in {401, 403, 404, 405}):
+            raise WrongEndpointError(
+                f"the API at {self.url} answers POST {path} with {status}: nothing was measured. Check "
+                "the endpoint, its key and what stands before it"
+            )
 
     def versions(self) -> Mapping[str, str]:
         """Read the version of every table; raises CrossmemError where the server tells none."""
@@ -118,6 +143,14 @@ class ApiClient:
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__
             raise ServerGoneError(f"the API at {self.url} does not answer {path}: {reason}") from error
+
+
+def _asked(answer: httpx.Response, least: float) -> float:
+    """Return the seconds that an answer asks to wait, `least` where it asks for less or nothing."""
+    try:
+        return max(least, float(answer.headers.get("Retry-After", "")))
+    except ValueError:
+        return least
 
 
 def _json(answer: httpx.Response) -> Json:

@@ -136,7 +136,11 @@ def _suggestions(feedback: Json) -> tuple[Suggestion, ...]:
 def _stamps(versions: Json) -> dict[str, str]:
     if not isinstance(versions, Mapping):
         return {}
-    return {table: stamp for table, stamp in versions.items() if isinstance(stamp, str)}
+    return {
+        str(table): str(stamp)
+        for table, stamp in versions.items()
+        if isinstance(stamp, str | int | float) and not isinstance(stamp, bool)
+    }
 
 
 class ListDiff(_Tolerant):
@@ -154,6 +158,33 @@ class DictDiff(_Tolerant):
     added: list[str] = Field(default_factory=list)
     removed: list[str] = Field(default_factory=list)
     changed: list[str] = Field(default_factory=list)
+
+
+def difference(
+    old: Mapping[str, Json], new: Mapping[str, Json], shape: Literal["list", "dict"] | None = None
+) -> ListDiff | DictDiff:
+    """Return what changed from the `old` rows of a table to the `new` ones.
+
+    Of a list-shaped table values are told by category, of a dict-shaped one the row keys, all in the
+    order of the rows. Without a `shape`, rows that are all lists make a list-shaped table.
+    """
+    all_lists = all(isinstance(rows, list) for rows in [*old.values(), *new.values()])
+    if (shape or ("list" if all_lists else "dict")) == "list":
+        return ListDiff(shape="list", added=_gained(old, new), removed=_gained(new, old))
+    return DictDiff(
+        shape="dict",
+        added=[key for key in new if key not in old],
+        removed=[key for key in old if key not in new],
+        changed=[key for key in new if key in old and old[key] != new[key]],
+    )
+
+
+def _gained(old: Mapping[str, Json], new: Mapping[str, Json]) -> dict[str, list[Json]]:
+    gained = {
+        category: [value for value in values if value not in old.get(category, ())]
+        for category, values in new.items()
+    }
+    return {category: values for category, values in gained.items() if values}
 
 
 class TableDiff(_Tolerant):

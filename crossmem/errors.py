@@ -24,8 +24,8 @@ class InputError(CrossmemError):
 def unknown(thing: str, value: object, choices: Iterable[str]) -> InputError:
     """Return the error for a `value` that is none of the `choices`, with the nearest one named.
 
-    >>> print(unknown("arm", "A9", ["A0", "A1"]))
-    unknown arm 'A9'; did you mean 'A1'? Choices: A0, A1
+    >>> print(unknown("arm", "A9", ["A0", "A1F"]))
+    unknown arm 'A9'; did you mean 'A1F'? Choices: A0, A1F
     """
     names = list(choices)
     near = difflib.get_close_matches(str(value), names, n=1, cutoff=0.5)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RESULTS_VARIABLE = "CROSSMEM_RESULTS"
-"""Environment variable that names another folder for results files and journals."""
+"""Environment variable that names another folder for results files."""
 
 
 def root() -> Path:

@@ -11,18 +11,29 @@ import os
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from crossmem.domains.base import Keying
 from crossmem.errors import InputError, unknown
-from crossmem.memory.arms import ORACLE, Arm, arms
+from crossmem.memory.arms import ARMS, REFERENCES, Arm, arms
 from crossmem.streams import BudgetStep, Stream
+from crossmem.streams.plans import patterns
 
 MODEL_VARIABLE = "PILOT_MODEL"
 DEFAULT_MODEL = "haiku"
 EMBEDDED = "embedded"
 
 HintStyle = Literal["append", "amendment"]
+KNOWN = {**ARMS, **REFERENCES}
+"""What a phase can replay, by name."""
 
 EXECUTION_FIELDS = frozenset(
     "results resume strict_preflight strict_checkout max_concurrency episode_timeout_s "
@@ -51,8 +62,14 @@ class Settings(BaseModel):
 class RunSettings(Settings):
     """What every phase takes."""
 
-    with_oracle: ClassVar[bool] = False
-    """Whether the oracle is replayed beside the arms, for regret to be read off."""
+    brief_arms: ClassVar[str] = "A0,A1,A2,A2D"
+    """The arms of the brief, replayed where none are asked for."""
+    domains: ClassVar[tuple[str, ...]] = ("recipe",)
+    """The domains whose streams the phase can replay."""
+    own_stream: ClassVar[str]
+    """The stream that it replays unless another is named."""
+    baselines: ClassVar[str] = "A1F,LW,LWG"
+    """Replayed beside them in mock, where that is free, with the reference lines."""
 
     model: str = ""
     """haiku | sonnet | local | openai/<id> | any id; empty: PILOT_MODEL, else haiku"""
@@ -60,8 +77,10 @@ class RunSettings(Settings):
     """with the model local: another model file than the one installed"""
     mock: bool = False
     """True: the scripted agent, no language model"""
-    arms: str = "A0,A1,A2,A2D,LW,LWG"
-    """comma-separated, any of A0 A1 A1N LW LWG A2 A2C A2D A2V A3"""
+    arms: str = ""
+    """comma-separated, exactly these; empty: the brief's, with mock the baselines beside"""
+    stream: str = ""
+    """a stream's name, or a file that passes the audit; empty: the phase's own"""
     hint_style: HintStyle = "amendment"
     """wording of the memory block: amendment | append"""
     keying: Keying = "task"
@@ -95,6 +114,17 @@ class RunSettings(Settings):
     resume: bool = False
     """True: continue the unfinished run of these parameters"""
 
+    _given: frozenset[str] = PrivateAttr(frozenset())
+
+    def given(self) -> frozenset[str]:
+        """Return the names of the settings that were asked for: those given that are no default."""
+        return self._given
+
+    def note_given(self, given: Mapping[str, Any]) -> None:
+        """Keep which of the `given` values are not the default of their setting."""
+        fields = type(self).model_fields
+        self._given = frozenset(n for n, value in given.items() if value != fields[n].default)
+
     @property
     def phase(self) -> str:
         """The phase, which has the name of its notebook."""
@@ -102,16 +132,12 @@ class RunSettings(Settings):
 
     @property
     def stream_name(self) -> str:
-        """The name of the stream to replay."""
-        raise NotImplementedError
-
-    def chosen_arms(self) -> list[Arm]:
-        """Return the arms asked for."""
-        return arms(self.arms)
+        """The name or file of the stream to replay."""
+        return self.stream or self.own_stream
 
     def arms_to_run(self) -> list[Arm]:
-        """Return what is replayed: the arms asked for, and the oracle where the phase has it."""
-        return [*self.chosen_arms(), *([ORACLE] if self.with_oracle else [])]
+        """Return what is replayed, in order: the arms asked for and the reference lines among them."""
+        return arms(self.arms, KNOWN)
 
     def arm_inputs(self) -> dict[str, Any]:
         """Return what arms take from files beside the stream, for the config of a run."""
@@ -131,8 +157,9 @@ class RunSettings(Settings):
 
     @field_validator("arms")
     @classmethod
-    def _known_arms(cls, value: str) -> str:
-        return ",".join(arm.name for arm in arms(value))
+    def _known_arms(cls, value: str, info: ValidationInfo) -> str:
+        beside = f",{cls.baselines},{','.join(REFERENCES)}" if info.data.get("mock") else ""
+        return ",".join(arm.name for arm in arms(value or cls.brief_arms + beside, KNOWN))
 
     @field_validator("budget")
     @classmethod
@@ -145,67 +172,68 @@ class Phase1Settings(RunSettings):
     """Phase 1: one drift, lessons keyed by the failing request as the first runs had it."""
 
     notebook: ClassVar[str] = "phase1"
+    brief_arms: ClassVar[str] = "A0,A1,A2,A3"
+    own_stream: ClassVar[str] = "phase1"
 
-    arms: str = "A0,A1,A2,A3,LW,LWG"
-    """comma-separated, any of A0 A1 A1N LW LWG A2 A3"""
     keying: Keying = "request"
     """term a brand lesson is keyed under: request | task"""
 
+
+class _PatternSettings(RunSettings):
+    """A phase with several streams; a pattern is the short name of one."""
+
+    pattern: str = ""
+
     @property
     def stream_name(self) -> str:
-        """Phase 1 has one stream."""
-        return "phase1"
+        """The name or file of the stream to replay."""
+        own = patterns(self.notebook)
+        return self.stream or (own[self.pattern].name if self.pattern else self.own_stream)
+
+    @field_validator("pattern")
+    @classmethod
+    def _known_pattern(cls, value: str, info: ValidationInfo) -> str:
+        if value and value not in patterns(cls.notebook):
+            raise unknown("pattern", value, patterns(cls.notebook))
+        if value and info.data.get("stream"):
+            raise InputError(f"pattern {value!r} and stream {info.data['stream']!r}: name one of them")
+        return value
 
 
-class Phase2Settings(RunSettings):
+class Phase2Settings(_PatternSettings):
     """Phase 2: one drift pattern, and what the granularity of invalidation is worth under it."""
 
     notebook: ClassVar[str] = "phase2"
-    with_oracle: ClassVar[bool] = True
+    brief_arms: ClassVar[str] = "A0,A1,A2,A2D,A3"
+    own_stream: ClassVar[str] = "phase2_v2"
 
-    pattern: Literal["v2", "v4", "churn", "silent", "rollback"] = "v2"
-    """v2 | v4 | churn | silent | rollback"""
-    arms: str = "A0,A1,A2,A2D,A3,LW,LWG"
-    """comma-separated, any of A0 A1 A1N LW LWG A2 A2C A2D A2V A3"""
-
-    @property
-    def stream_name(self) -> str:
-        """The stream of the pattern."""
-        return f"phase2_{self.pattern}" if self.pattern in {"v2", "v4"} else self.pattern
+    pattern: str = ""
+    """v2 | v4 | churn | silent | rollback; empty: v2"""
 
 
-class Phase3Settings(RunSettings):
+class Phase3Settings(_PatternSettings):
     """Phase 3: four drifts that walk the table through every snapshot."""
 
     notebook: ClassVar[str] = "phase3"
-    with_oracle: ClassVar[bool] = True
+    own_stream: ClassVar[str] = "phase3_m1"
 
-    pattern: Literal["m1"] = "m1"
-    """the ladder of four drifts"""
-
-    @property
-    def stream_name(self) -> str:
-        """The stream of the pattern."""
-        return f"phase3_{self.pattern}"
+    pattern: str = ""
+    """m1, the ladder of four drifts; empty: m1"""
 
 
-class AcmeSettings(RunSettings):
+class AcmeSettings(_PatternSettings):
     """The second domain: billing, whose csm codes rotate."""
 
     notebook: ClassVar[str] = "acme"
-    with_oracle: ClassVar[bool] = True
+    domains: ClassVar[tuple[str, ...]] = ("acme",)
+    own_stream: ClassVar[str] = "acme_m1"
 
-    stream: Literal["acme_m1", "acme_sanity", "acme_refunds"] = "acme_m1"
-    """acme_m1 | acme_sanity | acme_refunds"""
+    pattern: str = ""
+    """m1 | sanity | refunds; empty: m1"""
     stripe: Literal["embedded", "test"] = "embedded"
     """embedded | test (needs STRIPE_API_KEY=sk_test_...)"""
     keying: Literal["task"] = "task"
     """term a lesson is keyed under: task alone in this domain"""
-
-    @property
-    def stream_name(self) -> str:
-        """The stream asked for."""
-        return self.stream
 
 
 class StaleAttemptsSettings(Settings):
@@ -261,11 +289,14 @@ def read_settings(kind: type[Known], given: Mapping[str, Any]) -> Known:
         if name not in kind.model_fields:
             raise unknown("parameter", name, kind.model_fields)
     try:
-        return kind(**given)
+        settings = kind(**given)
     except ValidationError as error:
         first = error.errors()[0]
         where = f"parameter {first['loc'][0]} = {first['input']!r}"
         raise InputError(f"{where}: {first['msg']}") from None
+    if isinstance(settings, RunSettings):
+        settings.note_given(given)
+    return settings
 
 
 def guard(kind: type[Known], namespace: Mapping[str, Any]) -> Known:

@@ -7,8 +7,8 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Event
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -16,17 +16,19 @@ from tqdm import tqdm
 
 from crossmem import paths, streams
 from crossmem.agents.cost import Meter
-from crossmem.agents.factory import agent_factory, expectation
-from crossmem.agents.models import check as check_model
-from crossmem.agents.models import full_name, label
+from crossmem.agents.factory import agent_factory, check_model, expectation, full_name, label
+from crossmem.api import tables_of
 from crossmem.api.stripe_access import KEY_VARIABLE, stripe_access
-from crossmem.errors import InputError
-from crossmem.run import results
-from crossmem.run.config import check_same_api, find_unfinished, run_config
-from crossmem.run.log import RunLog
-from crossmem.run.runner import Runner, now, prompter_for
+from crossmem.authoring import audit
+from crossmem.domains import domain
+from crossmem.errors import InputError, unknown
+from crossmem.harness import results
+from crossmem.harness.config import check_same_api, find_unfinished, run_config
+from crossmem.harness.log import RunLog, read_config
+from crossmem.harness.runner import Runner, now, private_folder, prompter_for
 from crossmem.settings import (
     EMBEDDED,
+    EXECUTION_FIELDS,
     AcmeSettings,
     Phase1Settings,
     Phase2Settings,
@@ -39,8 +41,8 @@ from crossmem.upstream.embedded import EmbeddedApi
 if TYPE_CHECKING:
     from crossmem.agents.factory import AgentFactory
     from crossmem.api.stripe_access import StripeAccess
-    from crossmem.run.results import Run
-    from crossmem.run.runner import ApiSource
+    from crossmem.harness.results import Run
+    from crossmem.harness.runner import ApiSource
     from crossmem.streams import Stream
 
 P = ParamSpec("P")
@@ -53,39 +55,88 @@ def run(settings: RunSettings) -> Run:
     reason where a run stops half-way: its log stays and `resume=True` completes it.
     """
     if settings.results:
-        return results.find(settings.results, settings.phase, settings.stream_name)
-    stream = check(settings)
-    source = open_source(settings, stream)
+        return _found(settings)
+    stream, source = check(settings)
+    advice = f"name another folder in the environment variable {paths.RESULTS_VARIABLE}"
+    paths.check_writable(paths.results(), advice)
     unfinished = find_unfinished(settings, stream) if settings.resume else None
     if unfinished:
         check_same_api(unfinished, source)
     with agent_factory(settings) as agents:
         probes = _probe(settings, stream, source, agents)
-        with _open_log(settings, stream, source, probes, unfinished) as log:
+        with closing(_open_log(settings, stream, source, probes, unfinished)) as log:
             Runner(settings, stream, source, agents, log).run()
     return results.load(log.path)
 
 
-def check(settings: RunSettings) -> Stream:
-    """Return the stream of a run that can start; raises InputError where it cannot, saying why.
+def _found(settings: RunSettings) -> Run:
+    """Load the results file that the settings name; refuse a setting that contradicts it."""
+    asked = settings.given() & {"pattern", "stream"}
+    stream = streams.load(settings.stream_name).name if asked else None
+    found = results.find(settings.results, settings.phase, stream)
+    _check_own(settings, found.path, found.config)
+    return found
 
-    Nothing is started or written but a probe of the results folder.
+
+def _check_own(settings: RunSettings, path: Path, config: dict[str, Any]) -> None:
+    """Raise InputError where a setting asked for is not the one that a finished run had."""
+    for name in sorted(settings.given() - EXECUTION_FIELDS - {"pattern", "stream"}):
+        was, asked = config["parameters"].get(name), getattr(settings, name)
+        if was != asked:
+            raise InputError(
+                f"results: {path.name} was run with {name} = {was!r}, not {asked!r}; "
+                f"leave {name} out, or run anew without results"
+            )
+
+
+def check(settings: RunSettings) -> tuple[Stream, ApiSource]:
+    """Return the stream and the API of a run that can start.
+
+    Raises InputError where it cannot, saying why; so where the results file that the settings name
+    cannot be used. Nothing is started or written but, for a stream file, an API to audit it with.
     """
     stream = streams.load(settings.stream_name)
+    if settings.results:
+        asked = settings.given() & {"pattern", "stream"}
+        for path in results.locate(settings.results, settings.phase, stream.name if asked else None)[
+            :1
+        ]:
+            _check_own(settings, path, read_config(path))
+        return stream, EmbeddedApi(stream.domain)
+    if stream.domain not in settings.domains:
+        fitting = " or ".join(settings.domains)
+        raise InputError(
+            f"stream {settings.stream_name!r} is of the domain {stream.domain}; {settings.phase} "
+            f"replays streams of {fitting}"
+        )
+    if settings.keying not in domain(stream.domain).keyings:
+        raise InputError(f"keying {settings.keying!r}: the domain {stream.domain} knows task alone")
+    if settings.stream_name not in streams.names():
+        _check_file(settings, stream)
     settings.check_inputs(stream)
     check_model(settings)
     Meter(full_name(settings.model), settings.max_tokens_total, settings.max_cost_usd)
-    if isinstance(settings, AcmeSettings):
-        _stripe(settings)
-    advice = f"name another folder in the environment variable {paths.RESULTS_VARIABLE}"
-    paths.check_writable(paths.results(), advice)
-    return stream
+    return stream, _open_source(settings, stream)
 
 
-def open_source(settings: RunSettings, stream: Stream) -> ApiSource:
+def _check_file(settings: RunSettings, stream: Stream) -> None:
+    """Raise InputError where a stream file names what the tables lack, or does not pass the audit."""
+    folder = tables_of(stream.domain)
+    for event in stream.drift_events if settings.api == EMBEDDED else ():
+        known = sorted(path.stem for path in folder.glob(f"{event.table}.snapshots/*.json"))
+        if event.snapshot not in known:
+            raise unknown(f"snapshot of {event.table}", event.snapshot, known)
+    if leaks := audit(stream):
+        raise InputError(
+            f"stream {settings.stream_name!r} does not pass the audit: {leaks[0]} "
+            f"({len(leaks)} in all; `crossmem audit FILE` lists them)"
+        )
+
+
+def _open_source(settings: RunSettings, stream: Stream) -> ApiSource:
     """Return the API to run over; raises InputError where a checkout cannot be used."""
+    access = _stripe(settings) if isinstance(settings, AcmeSettings) else None
     if settings.api == EMBEDDED:
-        access = _stripe(settings) if isinstance(settings, AcmeSettings) else None
         return EmbeddedApi(stream.domain, access)
     from crossmem.upstream.checkout import announce, open_checkout
 
@@ -104,7 +155,7 @@ def open_source(settings: RunSettings, stream: Stream) -> ApiSource:
 
 
 def _stripe(settings: AcmeSettings) -> StripeAccess | None:
-    """Return the access to Stripe's test mode, None for the emulator; refuses keys of other modes."""
+    """Return the access to Stripe's test mode, None for the emulator; refuses other keys."""
     if settings.api != EMBEDDED:  # its app takes the key from the environment, whatever `stripe` says
         return stripe_access("test" if os.environ.get(KEY_VARIABLE) else "embedded")
     access = stripe_access(settings.stripe)
@@ -136,10 +187,11 @@ def _probe(
     if settings.mock:
         return []
     tasks = [episode.task for episode in stream.episodes]
-    with TemporaryDirectory(prefix="crossmem-") as name:
-        folder = Path(name)
-        with source.serve(folder / "tables", folder / "preflight.log", Event()) as (api, _):
-            prompter = prompter_for(settings, stream, api)
+    with (
+        private_folder() as folder,
+        source.serve(folder / "tables", folder / "preflight.log", Event()) as (api, _),
+    ):
+        prompter = prompter_for(settings, stream, api)
     tqdm.write(expectation(settings, prompter, tasks), file=sys.stderr)
     return agents.probe(
         prompter, tasks[0], lambda wait: tqdm.write(f"preflight {wait}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """The ratios that must hold (DESIGN.md), each measured within this run: `make bench`.
 
 A ratio is the median of several interleaved repetitions, so that what else the machine does meets both
-sides. Exit status 1 if one does not hold. That the parts work at all is tested in test_bench.py.
+sides. Exit status 1 if one does not hold.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import closing, contextmanager, redirect_stderr
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -25,26 +25,24 @@ import httpx
 import nbformat
 from nbformat import v4
 
+import crossmem
 from crossmem import paths, streams
 from crossmem.agents.scripted import ScriptedAgent
-from crossmem.api import tables_of
-from crossmem.api.server import serving
-from crossmem.client import ApiClient
 from crossmem.contract import Response, read_response
 from crossmem.domains import domain
 from crossmem.domains.base import Task
+from crossmem.harness.log import RunLog
+from crossmem.harness.runner import prompter_for, replay_of
 from crossmem.memory.arms import ARMS
 from crossmem.memory.entry import Entry
 from crossmem.memory.events import BudgetSet, Carried, Observation
 from crossmem.memory.memory import Memory
 from crossmem.report.execute import execute
-from crossmem.run.log import Journal
-from crossmem.run.table_files import private_copy
-from crossmem.settings import read
-from crossmem.stage import make_replay, prompter_for
+from crossmem.settings import Phase1Settings
+from crossmem.upstream.embedded import EmbeddedApi
 
 if TYPE_CHECKING:
-    from crossmem.run.records import EpisodeRecord
+    from crossmem.harness.records import EpisodeRecord
 
 Seconds = float
 
@@ -94,49 +92,47 @@ def _shown(seconds: Seconds) -> str:
 def replay(repetitions: int, episodes: int | None = None) -> Iterator[Ratio]:
     """Replay a stream and send the same requests again, bare, to the same server in the same state.
 
-    The tables are swapped between episodes, outside of both times; the journal is timed apart. Every
+    The tables are swapped between episodes, outside of both times; the log is timed apart. Every
     other repetition sends the bare requests first: those of the last one, for they are always the same.
     """
-    parameters = read("phase1", {"mock": True, "model": "haiku"})
-    stream = streams.load(parameters.stream_name)
+    settings = Phase1Settings(mock=True, model="haiku")
+    stream = streams.load(settings.stream_name)
     calm = stream.model_copy(update={"drift_events": []})
     endpoint = domain(stream.domain).endpoint(stream.episodes[0].task)
     number = episodes or len(stream.episodes)
     pairs, synced = [], []
     records: dict[int, EpisodeRecord] = {}
-    with tempfile.TemporaryDirectory(prefix="crossmem-bench-") as folder:
-        world = private_copy(tables_of(stream.domain), Path(folder) / "tables")
-        with (
-            serving(stream.domain, world.layout.folder) as server,
-            ApiClient(server.url, server.admin_token) as api,
-            httpx.Client(base_url=server.url, trust_env=False) as bare,
-        ):
-            agent = ScriptedAgent(parameters.model, prompter_for(parameters, stream, api))
-            for repetition in range(2 * repetitions):
-                journal = Journal(Path(folder) / f"{repetition}.journal", {})
-                world.swap(stream.drift_events[0].table, stream.episodes[0].snapshot, api)
-                line = make_replay(parameters, calm, ARMS["A2"], agent, (api, world))
-                scripted = plain = 0.0
-                for index in range(number):
-                    for event in stream.drift_events:
-                        if event.before == index:
-                            world.swap(event.table, event.snapshot, api)
-                    if bare_first := repetition % 2 == 1:
-                        plain += _send_again(bare, endpoint, records[index])
-                    started = time.perf_counter()
-                    records[index] = line.episode(index)
-                    scripted += time.perf_counter() - started
-                    if not bare_first:
-                        plain += _send_again(bare, endpoint, records[index])
-                    synced.append(timed(partial(journal.append, records[index])))
-                pairs.append((scripted, plain))
-                journal.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="crossmem-bench-") as folder,
+        EmbeddedApi(stream.domain).serve(Path(folder) / "tables") as (api, tables),
+        httpx.Client(base_url=api.url, trust_env=False) as bare,
+    ):
+        agent = ScriptedAgent(settings.model, prompter_for(settings, stream, api))
+        for repetition in range(2 * repetitions):
+            log = RunLog.create(Path(folder), str(repetition), {})
+            tables.swap(stream.drift_events[0].table, stream.episodes[0].snapshot, api)
+            line = replay_of(settings, calm, ARMS["A2"], agent, (api, tables))
+            scripted = plain = 0.0
+            for index in range(number):
+                for event in stream.drift_events:
+                    if event.before == index:
+                        tables.swap(event.table, event.snapshot, api)
+                if bare_first := repetition % 2 == 1:
+                    plain += _send_again(bare, endpoint, records[index])
+                started = time.perf_counter()
+                records[index] = line.episode(index)
+                scripted += time.perf_counter() - started
+                if not bare_first:
+                    plain += _send_again(bare, endpoint, records[index])
+                synced.append(timed(partial(log.append, records[index])))
+            pairs.append((scripted, plain))
+            log.close()
     # Two rounds are one repetition: the order within a round favours what comes second.
     both = [(a + c, b + d) for (a, b), (c, d) in zip(pairs[::2], pairs[1::2], strict=True)]
-    yield ratio("replay: scripted episodes / bare round trips", both, 1.5)
+    yield ratio("replay: scripted episodes / bare round trips", both, 1.35)
     each = statistics.median(scripted for scripted, _ in pairs) / number
     share = statistics.median(synced) / each
-    yield Ratio("  the journal's sync / an episode, apart", share, None, f"{_shown(each)} an episode")
+    yield Ratio("  the log's sync / an episode, apart", share, None, f"{_shown(each)} an episode")
 
 
 def _send_again(bare: httpx.Client, endpoint: str, record: EpisodeRecord) -> Seconds:
@@ -173,7 +169,7 @@ def report(repetitions: int, parameters: dict[str, object] | None = None) -> Ite
             ]
         if _figures(empty) != figures:
             raise RuntimeError("the empty notebook draws another number of figures")
-    yield ratio(f"report: phase1 / empty with {figures} figures", pairs, 1.5)
+    yield ratio(f"report: phase1 / empty with {figures} figures", pairs, 1.3)
 
 
 @contextmanager
@@ -239,12 +235,12 @@ class Filled:
     def batch(self, what: str, repetition: int) -> Callable[[], object]:
         """Prepare a batch of `BATCH` recalls, or of as many observations."""
         chosen = [_name(self.random.randrange(self.size)) for _ in range(BATCH)]
-        recall, fold = self.memory.recall, self.memory.fold
+        recall, observe = self.memory.recall, self.memory.observe
         if what == "recall":
             asked = [_task(name) for name in chosen]
             return lambda: [recall(task) for task in asked]
         events = [self._lesson(name, repetition) for name in chosen]
-        return lambda: [fold(event) for event in events]
+        return lambda: [observe(event) for event in events]
 
     def _lesson(self, name: str, repetition: int) -> Observation:
         """A refusal that gives a held key another value; under a budget a new key, which evicts."""
@@ -278,7 +274,7 @@ def invalidation(dropped: int, others: Sequence[int], repetitions: int) -> Itera
         for each in held:
             fill(each, BRANDS, range(dropped), version=str(repetition))
             event = _stamp(str(repetition + 1))
-            row.append(timed(partial(each.fold, event)) / dropped)
+            row.append(timed(partial(each.observe, event)) / dropped)
             if each.store.count_of(BRANDS):
                 raise RuntimeError("a stamp did not drop the entries of its table")
         times.append(row)
@@ -316,7 +312,26 @@ def _stamp(version: str) -> Observation:
     return _seen(_task("salt"), read_response(200, {"table_versions": {BRANDS: version}}))
 
 
-# -- all of it -----------------------------------------------------------------------------------------
+# -- a results file ------------------------------------------------------------------------------------
+
+
+def loading(episodes: int, repetitions: int) -> Iterator[Ratio]:
+    """Load a log of many episodes: those of a real run, over and over."""
+    with tempfile.TemporaryDirectory(prefix="crossmem-bench-") as name:
+        with _results_in(Path(name)), redirect_stderr(io.StringIO()):
+            run = crossmem.phase3(mock=True)
+            log = RunLog.create(Path(name), "long", run.config)
+            with closing(log):
+                for number in range(episodes):
+                    replicate, place = divmod(number, len(run.episodes))
+                    record = run.episodes[place]
+                    row = record.row.model_copy(update={"replicate": replicate})
+                    log.append(record.model_copy(update={"row": row}))
+                log.end("now")
+        times = [timed(partial(crossmem.load, log.path)) for _ in range(repetitions)]
+        size = log.path.stat().st_size / 1e6
+    shown = f"{size:.1f} MB, {repetitions} repetitions"
+    yield Ratio(f"results: {episodes:,} episodes load, seconds", statistics.median(times), 1.0, shown)
 
 
 # -- live: arms at once to the slowest alone ---------------------------------------------------------
@@ -336,6 +351,7 @@ def everything() -> Iterator[Ratio]:
     yield from report(repetitions=5)
     yield from memory((10**2, 10**4, 10**6), repetitions=21)
     yield from invalidation(10**3, (10**3, 10**6), repetitions=11)
+    yield from loading(2_000, repetitions=5)
     yield from live()
     from bench_experience import amplification, experience
 

@@ -121,7 +121,7 @@ def amplification(size: int) -> Ratio:
     costs = []
     for faithful in (True, False):
         held = Experienced(size - 1)
-        deck = Deck(faithful)
+        deck = Deck(faithful, domain("recipe"))
         last = held.node()
         for node in held.memory.stores.journal.nodes:
             deck.add(held.memory.stores.journal, node, node.parents)

@@ -1,4 +1,4 @@
-"""What several rooms of tests share: a results folder of their own, and a real Chromium."""
+"""What several rooms of tests share: a results folder of their own, what is made once, a Chromium."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from filelock import FileLock
 
 from crossmem.paths import RESULTS_VARIABLE
 
@@ -23,6 +24,26 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "results"
     monkeypatch.setenv(RESULTS_VARIABLE, str(folder))
     return folder
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return a folder of that name, filled by `make(folder)` once for all tests and workers."""
+    root = tmp_path_factory.getbasetemp()
+    root = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "made-once"
+    root.mkdir(exist_ok=True)
+
+    def made(name: str, make: Callable[[Path], object]) -> Path:
+        folder, done = root / name, root / f"{name}.done"
+        with FileLock(root / f"{name}.lock"):
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                make(folder)
+                done.touch()
+        return folder
+
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -17,13 +17,13 @@ from crossmem.contract import DictDiff, Json, Response, Suggestion, read_respons
 from crossmem.domains import domain
 from crossmem.domains.acme import CSM_PLANS
 from crossmem.domains.base import PROVISIONED, Body, Task, merged
+from crossmem.harness.table_files import Table, difference, read_table
 from crossmem.memory.arms import ARMS
 from crossmem.memory.entry import Entry
 from crossmem.memory.events import DiffsHanded, Observation
 from crossmem.memory.memory import Memory
-from crossmem.run.table_files import Table, difference, read_table
-from crossmem.streams.acme import PLANS
 from crossmem.streams.plan import Plan
+from crossmem.streams.plans.acme import PLANS
 
 ACME = domain("acme")
 TABLES = {path.stem: read_table(path) for path in sorted(tables_of("acme").glob("*.json"))}
@@ -146,8 +146,8 @@ def test_another_task_has_other_keys(changes: Body) -> None:
         (refund(), None),
     ],
 )
-def test_the_half_of_the_table_is_the_plan_that_needs_a_code(asks: Task, half: str | None) -> None:
-    assert ACME.drift_row(asks) == half
+def test_the_drift_row_is_the_plan_that_needs_a_code(asks: Task, drift_row: str | None) -> None:
+    assert ACME.drift_row(asks) == drift_row
 
 
 # -- lessons ---------------------------------------------------------------------------------------

@@ -18,10 +18,10 @@ from crossmem.contract import Json, Suggestion
 from crossmem.domains import DOMAINS, domain
 from crossmem.domains.base import Body, Domain, Keying, Task, merged, value_at
 from crossmem.errors import InputError
+from crossmem.harness.table_files import read_table
 from crossmem.memory.entry import Entry
-from crossmem.run.table_files import read_table
 from crossmem.streams.plan import Plan
-from crossmem.streams.recipe import PLANS, tasks
+from crossmem.streams.plans.recipe import PLANS, tasks
 
 RECIPE = domain("recipe")
 KEYINGS: tuple[Keying, ...] = ("task", "request")
@@ -110,8 +110,8 @@ def test_a_key_of_one_cuisine_does_not_match_another() -> None:
         (task(ingredient("oats"), dietary=()), None),
     ],
 )
-def test_the_half_of_the_table_is_the_grain_of_a_celiac_task(asks: Task, half: str | None) -> None:
-    assert RECIPE.drift_row(asks) == half
+def test_the_drift_row_is_the_grain_of_a_celiac_task(asks: Task, drift_row: str | None) -> None:
+    assert RECIPE.drift_row(asks) == drift_row
 
 
 # -- lessons ---------------------------------------------------------------------------------------

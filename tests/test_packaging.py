@@ -136,7 +136,7 @@ def test_environment_yml_is_as_make_lock_writes_it() -> None:
     assert (ROOT / "environment.yml").read_text(encoding="utf-8") == environment_yml()
 
 
-def test_the_version_stands_in_one_place() -> None:
+def test_the_version_stands_in_one_place_and_is_the_one_to_cite() -> None:
     assert "version" not in PROJECT
     assert PROJECT["dynamic"] == ["version"]
     assert PYPROJECT["tool"]["hatch"]["version"]["path"] == "crossmem/__init__.py"
@@ -148,6 +148,8 @@ def test_the_version_stands_in_one_place() -> None:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__version__"
     ]
     assert str(Version(version)) == version
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited["version"] == version
 
 
 def test_importing_crossmem_imports_nothing_heavy() -> None:

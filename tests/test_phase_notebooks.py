@@ -9,29 +9,32 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pydantic_core import PydanticUndefined
 from running import rows_of
 
 from crossmem import paths
 from crossmem.analysis import slots
+from crossmem.cli import notebook_settings
 from crossmem.errors import InputError
+from crossmem.harness.results import Run, load
 from crossmem.paths import RESULTS_VARIABLE
-from crossmem.report.execute import render, sentinel_text
-from crossmem.run.results import Run, load
-from crossmem.settings import NOTEBOOKS
+from crossmem.report.execute import sentinel_text
+from crossmem.report.html import render
+from crossmem.settings import parameters_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from playwright.sync_api import Browser, Page
 
     Cell = dict[str, Any]
 
-ARMS = ("A0", "A1", "A2", "A2D", "LW", "LWG", "oracle")
+ARMS = ("A0", "A1F", "A2", "A2D", "LW", "LWG", "oracle")
+NOTEBOOKS = notebook_settings()
 
 
 def path_of(notebook: str) -> Path:
@@ -51,15 +54,6 @@ def tags(cell: Cell) -> list[str]:
     return list(cell["metadata"].get("tags", []))
 
 
-def assignments(cell: Cell) -> Iterator[tuple[str, str, Any]]:
-    for line in ast.parse(source(cell)).body:
-        assert isinstance(line, ast.AnnAssign)
-        assert isinstance(line.target, ast.Name)
-        assert isinstance(line.annotation, ast.Name)
-        assert line.value is not None
-        yield line.target.id, line.annotation.id, ast.literal_eval(line.value)
-
-
 # -- how they are built ----------------------------------------------------------------------------
 
 
@@ -69,46 +63,34 @@ def test_every_notebook_has_a_schema_and_every_schema_a_notebook() -> None:
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_it_is_stored_without_outputs_or_counts(notebook: str) -> None:
+def test_it_is_stored_without_outputs_or_counts_and_its_cells_define_and_loop_over_nothing(
+    notebook: str,
+) -> None:
+    forbidden = (ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.For, ast.While)
+    assert "papermill" not in json.loads(path_of(notebook).read_text(encoding="utf-8"))["metadata"]
     for cell in cells(path_of(notebook)):
-        assert cell["outputs"] == []
-        assert cell["execution_count"] is None
+        assert (cell["outputs"], cell["execution_count"]) == ([], None)
         assert not {"papermill", "execution"} & set(cell["metadata"])
+        assert not [each for each in ast.walk(ast.parse(source(cell))) if isinstance(each, forbidden)]
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_parameters_come_first_the_guard_second_and_the_sentinel_last(notebook: str) -> None:
-    code = cells(path_of(notebook))
-    assert [tags(code[0]), tags(code[1]), tags(code[-1])] == [["parameters"], ["guard"], ["sentinel"]]
-    assert f'cm.guard("{notebook}", globals())' in source(code[1])
+def test_prose_opens_it_then_come_parameters_and_guard_and_the_sentinel_ends_it(notebook: str) -> None:
     everything = json.loads(path_of(notebook).read_text(encoding="utf-8"))["cells"]
+    code = cells(path_of(notebook))
     assert everything[0]["cell_type"] == "markdown"
     assert everything[-1] == code[-1]
+    assert [tags(code[0]), tags(code[1]), tags(code[-1])] == [["parameters"], ["guard"], ["sentinel"]]
+    assert not {"parameters", "guard", "sentinel"} & {tag for cell in code[2:-1] for tag in tags(cell)}
+    assert f".{NOTEBOOKS[notebook].__name__}, globals())" in source(code[1])
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_the_parameters_cell_is_the_schema(notebook: str) -> None:
-    fields = NOTEBOOKS[notebook].model_fields
-    found = {name: (kind, value) for name, kind, value in assignments(cells(path_of(notebook))[0])}
-    assert sorted(found) == sorted(fields)
-    for name, (kind, value) in found.items():
-        default = fields[name].default
-        assert default is not PydanticUndefined
-        assert (type(value), value) == (type(default), default), name
-        assert kind == type(value).__name__, name
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_every_parameter_says_what_it_means(notebook: str) -> None:
-    for line in source(cells(path_of(notebook))[0]).splitlines():
-        assert re.search(r"  # \S.{4,}", line), line
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_a_cell_defines_nothing_and_loops_over_nothing(notebook: str) -> None:
-    forbidden = (ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.For, ast.While)
-    for cell in cells(path_of(notebook)):
-        assert not [each for each in ast.walk(ast.parse(source(cell))) if isinstance(each, forbidden)]
+def test_the_parameters_cell_is_the_schema_and_says_what_each_means(notebook: str) -> None:
+    text = source(cells(path_of(notebook))[0])
+    assert text == parameters_cell(NOTEBOOKS[notebook])
+    for written in text.splitlines():
+        assert re.search(r"^\w+: (str|bool|int|float) = .+  # \S.{4,}", written), written
 
 
 # -- every cell, in this process -------------------------------------------------------------------
@@ -160,10 +142,10 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "phase2 two replicates": ("phase2", {**FEW, "replicates": 2}),
     "phase2 unheeded": ("phase2", {**FEW, "model": "sonnet", "hint_style": "append"}),
     "phase3 two arms": ("phase3", {"mock": True, "arms": "A2,A2D"}),
-    "acme rotations": ("acme", {"mock": True, "arms": "A0,A1,A2,A2D,LWG"}),
+    "acme rotations": ("acme", {"mock": True, "arms": "A0,A1F,A2,A2D,LWG"}),
     "acme without the dividend": ("acme", {"mock": True, "arms": "LWG", "stream": "acme_sanity"}),
     "acme refunds": ("acme", {**FEW, "stream": "acme_refunds"}),
-    "phase3 all arms": ("phase3", {"mock": True, "arms": "A0,A1,A1N,LW,LWG,A2,A2C,A2D,A2V,A3"}),
+    "phase3 all arms": ("phase3", {"mock": True, "arms": "A0,A1F,A1,LW,LWG,A2,A2C,A2D,A2V,A3"}),
 }
 
 
@@ -192,6 +174,12 @@ def test_every_cell_shows_something_sound(case: str) -> None:
 
 
 @pytest.mark.usefixtures("results")
+def test_a_study_of_no_memory_at_all_reads_as_well() -> None:
+    shown = walk("phase1", mock=True, arms="A0")
+    assert not [each.alt for each in shown if each.alt.endswith(": .")]
+
+
+@pytest.mark.usefixtures("results")
 @pytest.mark.parametrize("arms", ["A0,A2", "LWG"])
 def test_arms_without_a_dividend_are_no_error(arms: str) -> None:
     shown = walk("phase2", mock=True, arms=arms)
@@ -200,15 +188,6 @@ def test_arms_without_a_dividend_are_no_error(arms: str) -> None:
 
 
 # -- as typed --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Typed:
-    """What a papermill command left: its output notebook, the run, what it said."""
-
-    notebook: Path
-    run: Run
-    stderr: str
 
 
 def papermill(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -221,24 +200,44 @@ def papermill(folder: Path, *arguments: object) -> subprocess.CompletedProcess[s
     )
 
 
-def typed(folder: Path, notebook: str, *arguments: str) -> Typed:
+@dataclass(frozen=True)
+class Typed:
+    """What a papermill command left in a folder: its output notebook, the run."""
+
+    folder: Path
+
+    @property
+    def notebook(self) -> Path:
+        return self.folder / "elsewhere" / "out.ipynb"
+
+    @cached_property
+    def run(self) -> Run:
+        (file,) = (self.folder / "results").glob("*.jsonl")
+        return load(file)
+
+    def attempts(self) -> dict[str, int]:
+        rows = rows_of(self.run)
+        return {arm: sum(row.attempts for row in rows if row.arm == arm) for arm in self.run.arms}
+
+
+def typed(folder: Path, notebook: str, arguments: str) -> Typed:
     (folder / "elsewhere").mkdir()
-    answer = papermill(folder, path_of(notebook), "elsewhere/out.ipynb", *arguments)
+    answer = papermill(folder, path_of(notebook), "elsewhere/out.ipynb", *arguments.split())
     assert answer.returncode == 0, answer.stderr
-    (file,) = (folder / "results").glob("*.json")
-    return Typed(folder / "elsewhere" / "out.ipynb", load(file), answer.stderr)
+    assert not re.search("Traceback|Warning", answer.stderr)
+    assert {path.name for path in folder.iterdir()} == {"elsewhere", "results"}
+    return Typed(folder)
 
 
-@pytest.fixture(scope="module")
-def phase3(tmp_path_factory: pytest.TempPathFactory) -> Typed:
+@pytest.fixture(scope="session")
+def phase3(made_once: Callable[..., Path]) -> Typed:
     """`papermill notebooks/phase3.ipynb out.ipynb -p model sonnet -p mock True`, from elsewhere."""
-    folder = tmp_path_factory.mktemp("phase3")
-    return typed(folder, "phase3", "-p", "model", "sonnet", "-p", "mock", "True")
+    return Typed(made_once("phase3", lambda at: typed(at, "phase3", "-p model sonnet -p mock True")))
 
 
 @pytest.fixture(scope="module")
-def page(phase3: Typed) -> Path:
-    return render(phase3.notebook, phase3.notebook.with_suffix(".html"))
+def page(phase3: Typed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return render(phase3.notebook, tmp_path_factory.mktemp("phase3") / "page.html")
 
 
 @pytest.mark.slow
@@ -246,7 +245,7 @@ def test_phase3_works_as_typed_from_another_directory(phase3: Typed) -> None:
     run = phase3.run
     assert run.path.name.startswith("phase3_m1_mock-sonnet_")
     assert run.arms == [*ARMS]
-    attempts = {arm: sum(r.attempts for r in rows_of(run) if r.arm == arm) for arm in ARMS}
+    attempts = phase3.attempts()
     assert [*attempts.values()] == [92, 76, 67, 64, 68, 64, 64]
     said = sentinel_text(phase3.notebook)
     assert said is not None
@@ -254,8 +253,6 @@ def test_phase3_works_as_typed_from_another_directory(phase3: Typed) -> None:
     for arm, number in attempts.items():
         assert f"{arm} {number}" in said.splitlines()[1]
     assert said.endswith(run.path.name)
-    assert "Traceback" not in phase3.stderr
-    assert "Warning" not in phase3.stderr
 
 
 @pytest.mark.slow
@@ -273,11 +270,9 @@ def test_the_phase3_notebook_holds_its_figures_tables_and_slots(phase3: Typed) -
 
 @pytest.mark.slow
 def test_phase2_works_as_typed_for_another_pattern(tmp_path: Path) -> None:
-    arguments = "-p mock True -p pattern rollback -p arms A0,A2,A2D".split()
-    run = typed(tmp_path, "phase2", *arguments).run
-    assert run.path.name.startswith("phase2_rollback_mock-haiku_")
-    attempts = {arm: sum(r.attempts for r in rows_of(run) if r.arm == arm) for arm in run.arms}
-    assert attempts == {"A0": 46, "A2": 37, "A2D": 34, "oracle": 34}
+    done = typed(tmp_path, "phase2", "-p mock True -p pattern rollback -p arms A0,A2,A2D")
+    assert done.run.path.name.startswith("phase2_rollback_mock-haiku_")
+    assert done.attempts() == {"A0": 46, "A2": 37, "A2D": 34, "oracle": 34}
 
 
 # -- bad input -------------------------------------------------------------------------------------
@@ -287,7 +282,9 @@ def test_phase2_works_as_typed_for_another_pattern(tmp_path: Path) -> None:
 def test_an_unknown_pattern_stops_the_notebook_in_one_line(tmp_path: Path) -> None:
     answer = papermill(tmp_path, path_of("phase2"), "out.ipynb", *"-p mock True -p pattern v9".split())
     assert answer.returncode != 0
-    said = "InputError: parameter pattern = 'v9': Input should be 'v2', 'v4', 'churn', 'silent' or"
+    said = (
+        "InputError: unknown pattern 'v9'; did you mean 'v2'? Choices: v2, v4, churn, silent, rollback"
+    )
     assert said in answer.stderr
     assert not (tmp_path / "results").exists()
 
@@ -295,7 +292,7 @@ def test_an_unknown_pattern_stops_the_notebook_in_one_line(tmp_path: Path) -> No
 @pytest.mark.usefixtures("results")
 def test_a_results_file_of_another_phase_or_pattern_is_refused() -> None:
     walk("phase2", mock=True, arms="A2,A2D")
-    (file,) = paths.results().glob("*.json")
+    (file,) = paths.results().glob("*.jsonl")
     given = {"mock": True, "results": str(file)}
     of = r"is of phase2 on stream phase2_v2, not of"
     with pytest.raises(InputError, match=rf"{of} phase3 on stream phase3_m1"):
@@ -316,35 +313,24 @@ def test_a_misspelt_pattern_names_the_choices(notebook: str) -> None:
 # -- the page --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def opened(page: Path, visit: Callable[[Path], tuple[Page, list[str]]]) -> tuple[Page, list[str]]:
-    return visit(page)
-
-
 @pytest.mark.browser
 @pytest.mark.slow
-def test_the_page_loads_nothing_complains_of_nothing_and_describes_its_images(
-    opened: tuple[Page, list[str]],
+def test_the_page_loads_nothing_fits_the_window_and_describes_its_images(
+    page: Path, visit: Callable[[Path], tuple[Page, list[str]]]
 ) -> None:
-    tab, heard = opened
-    assert heard == []
+    tab, heard = visit(page)
+    assert tab.get_by_text("not from a language model").first.is_visible()
     images = tab.locator("img").evaluate_all("all => all.map(i => [i.alt, i.naturalWidth])")
     assert len(images) == 5
     for alt, width in images:
         assert len(alt) > 40
         assert width > 0
-    assert tab.get_by_text("not from a language model").first.is_visible()
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [1280, 400])
-def test_nothing_is_wider_than_the_window(width: int, opened: tuple[Page, list[str]]) -> None:
-    tab, _ = opened
-    tab.set_viewport_size({"width": width, "height": 900})
-    assert tab.evaluate("document.documentElement.scrollWidth") <= width
-    tab.evaluate("document.querySelectorAll('details').forEach(block => block.open = true)")
-    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    for unfold in ("", "document.querySelectorAll('details').forEach(block => block.open = true)"):
+        tab.evaluate(unfold)
+        for wide in (1280, 400):
+            tab.set_viewport_size({"width": wide, "height": 900})
+            assert tab.evaluate("document.documentElement.scrollWidth") <= wide
+    assert heard == []
 
 
 @pytest.mark.browser

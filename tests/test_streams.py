@@ -14,7 +14,8 @@ from crossmem.api import tables_of
 from crossmem.cli import main
 from crossmem.domains import domain
 from crossmem.errors import InputError
-from crossmem.run.table_files import read_table
+from crossmem.harness.table_files import read_table
+from crossmem.streams.plans import PLANS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,14 +43,14 @@ def crossmem(*arguments: str) -> Result:
 # -- regenerated ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", authoring.PLANS)
+@pytest.mark.parametrize("name", PLANS)
 def test_a_stream_is_regenerated_byte_for_byte(name: str) -> None:
-    text = authoring.author(authoring.PLANS[name]).dumped()
+    text = authoring.author(PLANS[name]).dumped()
     assert text.encode() == streams.path_of(name).read_bytes()
 
 
 def test_every_committed_stream_has_a_plan() -> None:
-    assert streams.names() == sorted(authoring.PLANS)
+    assert streams.names() == sorted(PLANS)
 
 
 def test_check_says_same_of_each_and_ends_well() -> None:
@@ -101,7 +102,7 @@ def test_an_unknown_stream_is_named_with_the_choices(command: str) -> None:
 # -- what a stream must be -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", authoring.PLANS)
+@pytest.mark.parametrize("name", PLANS)
 def test_the_budget_window_crosses_no_drift_and_ends(name: str) -> None:
     stream = streams.load(name)
     if name == "acme_refunds":  # no drift, and no window
@@ -113,10 +114,10 @@ def test_the_budget_window_crosses_no_drift_and_ends(name: str) -> None:
     assert not [e for e in stream.drift_events if tight.before <= e.before < free.before]
 
 
-@pytest.mark.parametrize("name", authoring.PLANS)
+@pytest.mark.parametrize("name", PLANS)
 def test_each_episode_says_the_snapshot_in_force_and_has_a_criterion(name: str) -> None:
     stream = streams.load(name)
-    expected = authoring.PLANS[name].base_snapshot
+    expected = PLANS[name].base_snapshot
     what = domain(stream.domain)
     table, folder = what.drifting_table, tables_of(stream.domain)
     base = read_table(folder / f"{table}.snapshots" / f"{expected}.json")
@@ -159,7 +160,7 @@ def test_a_file_that_is_no_stream_is_refused_with_its_path(text: str, where: str
 # -- the leak audit ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", authoring.PLANS)
+@pytest.mark.parametrize("name", PLANS)
 def test_no_stream_leaks_a_fix(name: str) -> None:
     assert authoring.audit(streams.load(name)) == []
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from crossmem.errors import CrossmemError, InputError
 
 if TYPE_CHECKING:
-    from crossmem.run.records import Row
+    from crossmem.harness.records import Row
 
 PRICES_OF = "2026-02-17"
 """The date of the price table; check the provider's page before trusting a cost."""
@@ -22,7 +22,7 @@ PRICES = {
 
 
 class BudgetSpentError(CrossmemError):
-    """The budget of the run is spent; what is done is journalled."""
+    """The budget of the run is spent; what is done stays in the log."""
 
 
 @dataclass

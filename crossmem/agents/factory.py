@@ -1,31 +1,67 @@
-"""Who does the work of a run: makes the agents, scripted or live, and holds what they share."""
+"""Makes the agents of a run: which provider a model's name leads to, and what its agents share."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from crossmem.agents import models
-from crossmem.agents.base import Agent
 from crossmem.agents.live import LiveAgent
-from crossmem.agents.messages import Backend
 from crossmem.agents.preflight import preflight
 from crossmem.agents.prompts import Prompter, estimate_tokens
+from crossmem.agents.providers import provider_of
 from crossmem.agents.retry import RetryPolicy
-from crossmem.agents.scripted import ScriptedAgent
-from crossmem.domains.base import Task
-from crossmem.errors import CrossmemError
+from crossmem.agents.scripted import ScriptedAgent, profile
+from crossmem.errors import CrossmemError, InputError
 
 if TYPE_CHECKING:
+    from crossmem.agents.base import Agent
+    from crossmem.agents.messages import Backend
+    from crossmem.domains.base import Task
     from crossmem.settings import RunSettings
+
+_LONGEST_LABEL = 80
+"""Characters of a model's name in a file's name, which has 255 bytes in all."""
+ALIASES = {"haiku": "claude-haiku-4-5", "sonnet": "claude-sonnet-4-6"}
+
+
+def full_name(model: str) -> str:
+    """Return the id that a provider knows a model by.
+
+    >>> full_name("haiku"), full_name("openai/some-model")
+    ('claude-haiku-4-5', 'some-model')
+    """
+    prefix = provider_of(model).prefix
+    return ALIASES.get(model, model).removeprefix(prefix if prefix.endswith("/") else "")
+
+
+def label(settings: RunSettings) -> str:
+    """Return what a results file's name says of the model."""
+    name = f"mock-{settings.model}" if settings.mock else settings.model
+    plain = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-")
+    if len(plain) <= _LONGEST_LABEL:
+        return plain
+    return f"{plain[:_LONGEST_LABEL]}-{sha256(name.encode()).hexdigest()[:8]}"
+
+
+def check_model(settings: RunSettings) -> None:
+    """Raise InputError where the model of a run cannot be reached, saying what can."""
+    if settings.gguf and (settings.mock or settings.model != "local"):
+        raise InputError(f"gguf names the file of model=local; this run is of model {settings.model!r}")
+    if settings.mock:
+        profile(settings.model)
+    else:
+        provider_of(settings.model).check(settings)
 
 
 @dataclass(frozen=True)
 class AgentFactory:
-    """Makes the agents of one run; `backend_of` is None in mock mode."""
+    """Makes the agents of one run; `backend_of` makes a replicate's backend, None in mock mode."""
 
     settings: RunSettings
     backend_of: Callable[[int], Backend] | None
@@ -37,19 +73,13 @@ class AgentFactory:
         if self.backend_of is None:
             return ScriptedAgent(self.settings.model, prompter)
         retry_policy = RetryPolicy(self.settings.episode_timeout_s, notify, stop)
-        return LiveAgent(
-            self.backend_of(replicate), prompter, retry_policy, models.label(self.settings)
-        )
+        return LiveAgent(self.backend_of(replicate), prompter, retry_policy, label(self.settings))
 
     def at_once(self, jobs: int) -> int:
-        """Return how many of the `jobs`, arms and replicates, to replay at once.
-
-        A local model answers one request at a time: a second arm would spend its episodes' time in the
-        queue.
-        """
+        """Return how many of the `jobs`, arms and replicates, to replay at once."""
         if self.backend_of is None:
             return jobs
-        most = 1 if self.settings.model == models.LOCAL else self.settings.max_concurrency
+        most = provider_of(self.settings.model).most_at_once or self.settings.max_concurrency
         return min(jobs, most)
 
     def probe(
@@ -71,21 +101,36 @@ class AgentFactory:
 
 @contextmanager
 def agent_factory(settings: RunSettings) -> Iterator[AgentFactory]:
-    """Yield the staff of a run; a model served on this machine ends with the block."""
+    """Yield the factory of a run; connections and a model served here end with the block."""
     if settings.mock:
         yield AgentFactory(settings, None)
         return
-    with models.backend_for(settings) as backend_of:
+    with ExitStack() as stack:
+        provider = provider_of(settings.model)
+        try:
+            backend_of = stack.enter_context(provider.backends(settings, full_name(settings.model)))
+        except (ImportError, ValueError) as error:  # above all: a proxy that the SDK cannot use
+            raise InputError(f"the provider's client cannot be made: {error}{proxies()}") from None
         yield AgentFactory(settings, backend_of)
+
+
+def proxies() -> str:
+    """Return, for a message, the proxies that the environment names; empty for none."""
+    names = [f"{each}_proxy" for each in ("all", "http", "https")]
+    found = [name for each in names for name in (each, each.upper()) if os.environ.get(name)]
+    if not found:
+        return ""
+    return f". Set in the environment: {', '.join(found)}; unset it, or pip install 'httpx[socks]'"
 
 
 def expectation(settings: RunSettings, prompter: Prompter, tasks: list[Task]) -> str:
     """Say how many calls and tokens a live run will take: one call an episode at least."""
-    episodes = len(settings.arms_to_run()) * settings.replicates * len(tasks)
+    arms = settings.arms_to_run()
+    episodes = len(arms) * settings.replicates * len(tasks)
     fixed = estimate_tokens(prompter.stable()) + estimate_tokens(prompter.schema(tasks[0]))
     each = fixed + sum(estimate_tokens(prompter.task(task)) for task in tasks) / len(tasks)
     most = episodes * settings.max_attempts
-    writing = sum(arm.asks_for_summaries for arm in settings.chosen_arms())
+    writing = sum(arm.asks_for_summaries for arm in arms)
     besides = f"; a call more for every summary that {writing} arms have written" if writing else ""
     return (
         f"Expected: {episodes:,} episodes, {episodes:,} to {most:,} calls, "

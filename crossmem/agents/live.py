@@ -104,6 +104,7 @@ def evidence_of(reply: Reply) -> dict[str, str | None]:
         "model": evidence.model,
         "stop_reason": evidence.stop_reason,
         "request_id": evidence.request_id,
+        "usage": "missing" if evidence.usage is None else "reported",
     }
 
 

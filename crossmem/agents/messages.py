@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -133,13 +135,40 @@ class Backend(Protocol):
 
 FATAL_STATUS = frozenset({401, 402, 403, 404})
 TRANSIENT_STATUS = frozenset({408, 409, 429})
-_SPENT = ("credit balance", "exceeded your current quota")
-"""How providers say that there is no credit, under a status that does not."""
+_OF_THE_ACCOUNT = re.compile(
+    r"credit balance|out of credits?|insufficient[_ -]?(quota|funds|balance|credits?)|payment required"
+    r"|exceeded your (current )?(quota|budget)|quota (has been |is )?(exceeded|exhausted|used up)"
+    r"|billing|prepaid"
+    r"|(spend(ing)?|usage|monthly|budget|credit|account|organi[sz]ation|workspace|plan)\b[^.]{0,40}"
+    r"\b(limit|cap|quota|budget|allowance)\b",
+    re.IGNORECASE,
+)
+"""How providers say that the account may ask for nothing more, under a status that does not."""
+_OF_A_RATE = re.compile(
+    r"per[ -](second|minute|hour)|rate[ -_]?limit|\b[rt]pm\b|concurren", re.IGNORECASE
+)
+"""How they say that it may ask again soon."""
+_STATUS_OF = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 402,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""The status that stands for a provider's type or code of error."""
 
 
 def status_error(status: int, message: str, headers: Any) -> ProviderError:
     """Return the error for an HTTP status; `headers` is asked for `retry-after` alone."""
-    spent = any(words in message.lower() for words in _SPENT)
+    spent = bool(_OF_THE_ACCOUNT.search(message)) and not _OF_A_RATE.search(message)
     retry_after = _seconds(headers.get("retry-after"))
     later = "" if retry_after is None else f" (to be asked again in {retry_after:.1f} s)"
     return ProviderError(
@@ -148,6 +177,54 @@ def status_error(status: int, message: str, headers: Any) -> ProviderError:
         fatal=spent or status in FATAL_STATUS,
         retry_after=retry_after,
     )
+
+
+def refused(response: Any) -> ProviderError:
+    """Return the error for an SDK's response of a status that is none of success.
+
+    Only status, body and `retry-after` are read of it; for 404 the address asked is said.
+    """
+    try:
+        body = response.json()
+    except ValueError:
+        body = response.text
+    address = str(response.url) if response.status_code == 404 else ""
+    return status_error(response.status_code, said_by(body, address), response.headers)
+
+
+def error_inside(content: Mapping[str, Any]) -> ProviderError | None:
+    """Return the error that an answer of status 200 holds in place of a reply, None for none."""
+    error = content.get("error")
+    if not error:
+        return None
+    named = error if isinstance(error, Mapping) else {}
+    status = next((n for n in (named.get("status"), named.get("code")) if isinstance(n, int)), None)
+    kinds = (str(named.get(name)) for name in ("type", "code"))
+    known = next((_STATUS_OF[kind] for kind in kinds if kind in _STATUS_OF), 500)
+    return status_error(status or known, f"{said_by(error)} (inside a 200)", {})
+
+
+def said_by(body: Any, address: str = "") -> str:
+    """Return what the body of a refusal says, whatever its shape, with the address asked if given."""
+    found = list(dict.fromkeys(_words(body)))
+    text = "; ".join(found) or (json.dumps(body, ensure_ascii=False) if body else "no reason given")
+    return f"{text} (asked {address})" if address else text
+
+
+def _words(body: Any) -> Iterator[str]:
+    """Yield the messages in a body: those under the usual names, else every string of a list."""
+    match body:
+        case str() if body.strip():
+            yield body.strip()
+        case list():
+            for item in body:
+                yield from _words(item)
+        case dict():
+            for name in ("error", "message", "detail", "msg", "error_description", "reason", "errors"):
+                yield from _words(body.get(name))
+            for name in ("code", "type"):
+                if isinstance(body.get(name), str) and "message" in body:
+                    yield f"[{body[name]}]"
 
 
 def connection_error(error: BaseException, *, late: bool) -> ProviderError:

@@ -6,6 +6,7 @@ the evidence goes into the results file, so that its token columns can be read l
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from dataclasses import replace
@@ -47,7 +48,7 @@ def preflight(
     return {
         "requested_model": backend.model,
         "served_model": reply.evidence.model,
-        "usage": reply.evidence.usage,
+        "usage": finite(reply.evidence.usage),
         "estimated_input_tokens": estimated,
         "request_id": reply.evidence.request_id,
         "stop_reason": reply.evidence.stop_reason,
@@ -71,6 +72,8 @@ def _warnings(model: str, reply: Reply, estimated: int) -> list[str]:
     served = reply.evidence.model
     if served is None or not _same_model(model, served):
         found.append(f"asked for {model}, served {served or 'a model without a name'}")
+    if reply.problem is not None:
+        found.append(f"the probe got no usable request: {reply.problem}")
     if reply.evidence.usage is None:
         found.append("no usage was reported: tokens count as zero")
         return found
@@ -91,3 +94,16 @@ def _same_model(asked: str, served: str) -> bool:
     """
     version = re.escape(asked.removesuffix("-latest"))
     return served == asked or re.fullmatch(rf"{version}-\d[\d-]*", served) is not None
+
+
+def finite(value: Any) -> Any:
+    """Return a JSON value without the numbers that JSON has not: NaN and the infinities are None."""
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {str(name): finite(each) for name, each in value.items()}
+        case list() | tuple():
+            return [finite(each) for each in value]
+        case _:
+            return value

@@ -22,7 +22,8 @@ T = TypeVar("T")
 
 REQUEST_TIMEOUT_S = 120.0
 _STOP_SEEN_WITHIN_S = 0.1
-_BACKOFF = wait_random_exponential(multiplier=1, max=30)
+_LEAST_S, _LONGEST_BACKOFF_S = 0.5, 30
+_BACKOFF = wait_random_exponential(multiplier=1, max=_LONGEST_BACKOFF_S)
 
 
 class StoppedError(CrossmemError):
@@ -117,7 +118,8 @@ class Deadline:
 
 
 def _wait(state: RetryCallState) -> float:
-    """Return what the provider asks for, or an exponential back-off with jitter."""
+    """Return an exponential back-off with jitter, or what the provider asks for where that is more."""
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after if isinstance(error, ProviderError) else None
-    return asked if asked is not None else float(_BACKOFF(state))
+    least = min(_LONGEST_BACKOFF_S, _LEAST_S * 2 ** (state.attempt_number - 1))
+    return max(asked, least) if asked is not None else float(_BACKOFF(state))

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from crossmem.analysis import metrics
 from crossmem.errors import InputError
-from crossmem.run import results
+from crossmem.harness import results
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from crossmem.analysis.display import Picture
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 COLUMNS = [
     *("attempts", "tokens_per_success", "first_try_rate"),

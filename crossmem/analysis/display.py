@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from crossmem.memory.arms import ARMS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     import pandas as pd  # imported where used: settings import this module for its words
     from matplotlib.figure import Figure
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 MISSING = "-"
+_MISSING = {MISSING, "nan", "NaN", "NaT", "None", "<NA>"}  # the others are pandas' own
+_NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?%?")
 
 Format = Callable[[Any], str]
 
@@ -95,11 +99,55 @@ class Table:
         return f"{self.caption}\n{self.cells.to_string()}"
 
     def _repr_html_(self) -> str:
-        import pandas as pd
+        """One head row, classes on the cells, and a region around it that scrolls where it is wide."""
+        keys = [key if isinstance(key, tuple) else (key,) for key in self.cells.index]
+        lines = [list(_row_labels(keys, place)) for place in range(len(keys))]
+        head = [_cell("th", name or "") for name in self.cells.index.names]
+        for name, column in self.cells.items():
+            texts = [str(value) for value in column]
+            numeric = is_numeric(texts)
+            head.append(_cell("th", name, cell_classes(str(name), numeric=numeric)))
+            for line, text in zip(lines, texts, strict=True):
+                line.append(_cell("td", text, cell_classes(text, numeric=numeric)))
+        caption = escape(self.caption)
+        body = "\n".join(f"<tr>{''.join(line)}</tr>" for line in lines)
+        return (
+            f'<div class="table" role="region" tabindex="0" aria-label="{caption}">\n'
+            f'<table class="dataframe">\n<caption>{caption}</caption>\n'
+            f"<thead>\n<tr>{''.join(head)}</tr>\n</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
+        )
 
-        with pd.option_context("display.max_colwidth", None):
-            html = self.cells.to_html(border=0)
-        return html.replace(">", f"><caption>{escape(self.caption)}</caption>", 1)
+
+def is_numeric(texts: Iterable[str]) -> bool:
+    """Whether all of a column that is not missing are numbers, and some are.
+
+    >>> is_numeric(["1,234", "-", "56%"]), is_numeric(["1.0.0"]), is_numeric(["-"])
+    (True, False, False)
+    """
+    given = [text for text in texts if text and text not in _MISSING]
+    return bool(given) and all(_NUMBER.fullmatch(text) for text in given)
+
+
+def cell_classes(text: str, *, numeric: bool) -> str:
+    """Return the CSS classes of a cell: `num` in a column of numbers, `missing` where there is none."""
+    return " ".join(["missing"] * (text in _MISSING) + ["num"] * numeric)
+
+
+def _cell(tag: str, value: object, classes: str = "", rows: int = 1) -> str:
+    attributes = f' class="{classes}"' if classes else ""
+    attributes += f' rowspan="{rows}"' if rows > 1 else ""
+    return f"<{tag}{attributes}>{escape(str(value))}</{tag}>"
+
+
+def _row_labels(keys: list[tuple[object, ...]], place: int) -> Iterator[str]:
+    """Yield the labels of a row; but for the last, one that the row above shares spans both."""
+    key = keys[place]
+    for level in range(1, len(key) + 1):
+        if level == len(key):
+            yield _cell("th", key[-1])
+        elif place == 0 or keys[place - 1][:level] != key[:level]:
+            spanned = next(groupby(other[:level] for other in keys[place:]))[1]
+            yield _cell("th", key[level - 1], rows=len(list(spanned)))
 
 
 def show(

@@ -10,7 +10,7 @@ import ipywidgets as widgets
 from crossmem import paths
 from crossmem.analysis import slots
 from crossmem.errors import CrossmemError
-from crossmem.run import results
+from crossmem.harness import results
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,6 +17,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from crossmem.analysis import metrics, stats
 from crossmem.analysis.display import Picture, Prose, count, titled
+from crossmem.memory.arms import REFERENCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import BarContainer
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 _PALETTE = sns.color_palette("colorblind").as_hex()
 _OUTCOME_STYLE = {
@@ -225,10 +226,10 @@ def _errorbar(run: Run) -> Callable[[Iterable[float]], tuple[float, float]] | No
 
 
 def _lines(axes: Axes, rows: pd.DataFrame, x: str, y: str, *, legend: bool, **style: Any) -> None:
-    """Draw a line per arm, the oracle in black."""
+    """Draw a line per arm, the reference lines in black."""
     names = [str(arm) for arm in rows["arm"].cat.categories if (rows["arm"] == arm).any()]
     colours = dict(zip(names, sns.color_palette("colorblind", len(names)), strict=True))
-    palette = {**colours, "oracle": "black"}
+    palette = {**colours, **dict.fromkeys(REFERENCES, "black")}
     arms = {"hue": "arm", "style": "arm", "hue_order": names, "style_order": names, "palette": palette}
     sns.lineplot(rows, x=x, y=y, legend=legend, ax=axes, **{"errorbar": None, **arms, **style})
     if legend:

@@ -9,7 +9,7 @@ from crossmem import paths
 from crossmem.analysis import display, metrics, stats
 from crossmem.analysis.display import Prose, against, arm_title, count, grouped, joined, listed
 from crossmem.domains import domain
-from crossmem.memory.arms import ORACLE
+from crossmem.memory.arms import BOUND, ORACLE, REFERENCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from crossmem.analysis.compare import Comparison
     from crossmem.analysis.display import Table
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 _MAX_LISTED_ARMS = 12
 """Arms that are listed one by one; more are grouped by their figure."""
@@ -49,9 +49,9 @@ def _drift_findings(run: Run, totals: Totals) -> Iterator[str]:
     yield _stale_attempts(run)
     if {"A2", "A2D"} <= totals.keys():
         yield _dividend(run)
-    if "A2" in totals and {"A1", "LW", "LWG"} & totals.keys():
+    if "A2" in totals and {"A1F", "LW", "LWG"} & totals.keys():
         yield _baselines(totals)
-    if {"A1", "A2", "A2D"} <= totals.keys() and totals["A2"]["attempts"] > totals["A1"]["attempts"]:
+    if {"A1F", "A2", "A2D"} <= totals.keys() and totals["A2"]["attempts"] > totals["A1F"]["attempts"]:
         yield _whole_tables_dropped(totals)
     if "LWG" in totals and {"A2", "A2D"} & totals.keys():
         yield _invalidation_alone(totals)
@@ -122,8 +122,8 @@ def _bounds(known: stats.Interval) -> str:
 
 
 def _attempts(totals: Totals) -> dict[str, float]:
-    """Return the attempts of every arm, without the oracle, which is none."""
-    return {arm: each["attempts"] for arm, each in totals.items() if arm != ORACLE.name}
+    """Return the attempts of every arm, without the reference lines, which are none."""
+    return {arm: each["attempts"] for arm, each in totals.items() if arm not in REFERENCES}
 
 
 def _ignored_memory(run: Run, totals: Totals) -> str:
@@ -144,9 +144,12 @@ def _fewest_attempts(run: Run, totals: Totals) -> str:
     text += count(fewest)
     if "A0" in attempts and "A0" not in best:
         text += f", {count(attempts['A0'] - fewest)} fewer than an agent without memory"
-    if ORACLE.name in totals:
-        text += f"; the oracle needs {count(totals[ORACLE.name]['attempts'])}"
-    return text + "."
+    lines = [
+        f"{what} would need {count(totals[line.name]['attempts'])} ({line.name})"
+        for line, what in ((ORACLE, "perfect invalidation"), (BOUND, "perfect update"))
+        if line.name in totals
+    ]
+    return "; ".join([text, *lines]) + "."
 
 
 def _failures(totals: Totals, failed: dict[str, float]) -> str:
@@ -166,7 +169,7 @@ def _differences(run: Run) -> str:
 def _stale_attempts(run: Run) -> str:
     arms: dict[float, list[str]] = {}
     for arm, number in metrics.per_arm(metrics.post_drift(run), "stale_attempts").items():
-        if arm != ORACLE.name:
+        if arm not in REFERENCES:
             arms.setdefault(number, []).append(arm)
     paid = (f"{joined(arms[n])} paid {count(n) if n else 'none'}" for n in sorted(arms, reverse=True))
     return f"Stale attempts after the first drift: {'; '.join(paid)}."
@@ -195,18 +198,18 @@ def _baselines(totals: Totals) -> str:
     attempts, a2 = _attempts(totals), arm_title("A2")
     parts = (
         f"{arm_title(arm)} needed {against(attempts[arm], attempts['A2'], 'attempt')} {a2}"
-        for arm in ("A1", "LW", "LWG")
+        for arm in ("A1F", "LW", "LWG")
         if arm in attempts
     )
     return f"{'; '.join(parts)}."
 
 
 def _whole_tables_dropped(totals: Totals) -> str:
-    dropped, changed = (count(totals[arm]["invalidated"]) for arm in ("A2", "A2D"))
+    a2, a2d = (count(totals[arm]["invalidated"]) for arm in ("A2", "A2D"))
     return (
-        f"A2 needed more attempts than A1 because it drops whole tables: {dropped} entries at the "
-        f"bumps, where A2D, which drops only what changed, dropped {changed}. What still held had to be "
-        "learned again."
+        f"A2 needed more attempts than A1F because it drops whole tables: {a2} entries at the bumps, "
+        f"where A2D, which drops only what changed, dropped {a2d}. What still held had to be learned "
+        "again."
     )
 
 

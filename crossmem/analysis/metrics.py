@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, cast
 import pandas as pd
 
 from crossmem.domains import domain
-from crossmem.memory.arms import ORACLE
+from crossmem.memory.arms import BOUND
 
 if TYPE_CHECKING:
-    from crossmem.run.records import Row
-    from crossmem.run.results import Run
+    from crossmem.harness.records import Row
+    from crossmem.harness.results import Run
 
 OUTCOMES = (
     *("first try", "cold retry", "stale attempt", "poisoned attempt", "other retry"),
@@ -85,10 +85,10 @@ def measure(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def summary(run: Run) -> pd.DataFrame:
-    """Return one row per arm over the whole stream; `regret` is attempts above the oracle's."""
+    """Return one row per arm over the whole stream; `regret` is attempts above the bound's."""
     table = measure(episodes(run), ["arm"])
-    if has(run, ORACLE.name):
-        table["regret"] = table["attempts"] - value(table, ORACLE.name, "attempts")
+    if has(run, BOUND.name):
+        table["regret"] = table["attempts"] - value(table, BOUND.name, "attempts")
     return table
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from crossmem.analysis.display import Prose, joined
-from crossmem.memory.arms import ORACLE
-from crossmem.run.config import diff_source
+from crossmem.harness.config import diff_source
+from crossmem.memory.arms import REFERENCES
 
 if TYPE_CHECKING:
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
-MIME = "application/vnd.crossmem.run.folders+json"
+MIME = "application/vnd.crossmem.runs+json"
 """The type of a cell's output that holds `{"runs": [...]}`, an `About` each; nothing shows it."""
 
 
@@ -56,7 +56,7 @@ def _about(run: Run) -> About:
     return About(
         scripted=run.scripted,
         model=served or run.config["parameters"]["model"],
-        arms=[arm for arm in run.arms if arm != ORACLE.name],
+        arms=[arm for arm in run.arms if arm not in REFERENCES],
         **{name: run.config.get(name) for name in ("phase", "stream", "pattern", "started", "ended")},
     )
 

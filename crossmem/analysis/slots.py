@@ -19,16 +19,16 @@ from crossmem.analysis.display import count
 from crossmem.domains import domain
 from crossmem.domains.base import value_at
 from crossmem.errors import InputError, unknown
+from crossmem.harness.history import stream_of
 from crossmem.memory.entry import same
-from crossmem.run.history import stream_of
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
     from crossmem.domains.base import Domain
+    from crossmem.harness.records import Attempt, MemoryEvent, Row
+    from crossmem.harness.results import Run
     from crossmem.memory.entry import Entry
-    from crossmem.run.records import Attempt, MemoryEvent, Row
-    from crossmem.run.results import Run
 
 
 class Step(NamedTuple):

@@ -16,7 +16,7 @@ import pandas as pd
 from crossmem.analysis import metrics
 
 if TYPE_CHECKING:
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 MIN_REPLICATES = 5
 CONFIDENCE = 0.95

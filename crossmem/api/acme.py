@@ -17,7 +17,7 @@ from crossmem.api.acme_requests import (
     RefundRequest,
 )
 from crossmem.api.acme_rules import SPECS, judge_charge, judge_refund
-from crossmem.api.domain import Domain
+from crossmem.api.domain import ApiDomain
 from crossmem.api.problem import (
     FinalRefusal,
     PaymentProblem,
@@ -155,7 +155,7 @@ EXAMPLE = {
     "promo_codes": [],
 }
 
-DOMAIN = Domain(
+DOMAIN = ApiDomain(
     name="acme",
     title="Acme billing",
     tables=SPECS,

@@ -28,7 +28,7 @@ from crossmem.api.acme_requests import (
 from crossmem.api.cards import CARDS, Funding
 from crossmem.api.fields import Text
 from crossmem.api.problem import Verdict, Violation
-from crossmem.api.tables import Spec, Tables
+from crossmem.api.tables import Tables, TableSpec
 
 FUNDING = "funding_policy"
 ENTERPRISE = "enterprise_policy"
@@ -92,15 +92,15 @@ def _as_terms(model: type[BaseModel]) -> TypeAdapter[Any]:
 
 
 SPECS = (
-    Spec(
+    TableSpec(
         FUNDING,
         "dict",
         TypeAdapter(Annotated[dict[Tier, FundingRow], Field(min_length=len(get_args(Tier)))]),
     ),
-    Spec(ENTERPRISE, "dict", _as_terms(EnterpriseTerms)),
-    Spec(PROMO, "dict", TypeAdapter(dict[Text, PromoRow])),
-    Spec(CSM, "dict", TypeAdapter(dict[Plan, Text])),
-    Spec(REFUND, "dict", _as_terms(RefundTerms)),
+    TableSpec(ENTERPRISE, "dict", _as_terms(EnterpriseTerms)),
+    TableSpec(PROMO, "dict", TypeAdapter(dict[Text, PromoRow])),
+    TableSpec(CSM, "dict", TypeAdapter(dict[Plan, Text])),
+    TableSpec(REFUND, "dict", _as_terms(RefundTerms)),
 )
 
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 from fastapi.security import APIKeyHeader
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from crossmem.api import docs
-from crossmem.api.domain import Domain, load
+from crossmem.api.domain import ApiDomain, load
 from crossmem.api.problem import FieldError, Problem, pointer, problem
 from crossmem.api.tables import TableChange, TableError, TableStore
 
@@ -117,7 +116,7 @@ def create_app(
     return app
 
 
-def _add_reading(app: FastAPI, domain: Domain, store: TableStore) -> None:
+def _add_reading(app: FastAPI, domain: ApiDomain, store: TableStore) -> None:
     @app.get("/healthz")
     async def healthz() -> Health:
         """Tell that the server is up, and for which domain."""
@@ -129,14 +128,9 @@ def _add_reading(app: FastAPI, domain: Domain, store: TableStore) -> None:
         tables = store.tables
         return TableVersions(table_versions={name: table.version for name, table in tables.items()})
 
-    @app.get("/docs", include_in_schema=False)
-    async def page(request: Request) -> HTMLResponse:
-        base = str(request.base_url).rstrip("/")
-        return HTMLResponse(docs.page(app.openapi(), base, domain.example))
-
     @app.get("/", include_in_schema=False)
     async def home() -> RedirectResponse:
-        return RedirectResponse("/docs")
+        return RedirectResponse("/openapi.json")
 
 
 def _add_reload(app: FastAPI, store: TableStore, admin_token: bytes) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter
 
 from crossmem.api import DOMAINS
-from crossmem.api.tables import Spec, TableStore
+from crossmem.api.tables import TableSpec, TableStore
 from crossmem.errors import unknown
 
 if TYPE_CHECKING:
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Domain:
+class ApiDomain:
     """A domain module's contribution: it exports one of these as `DOMAIN`.
 
     `routes` binds the domain's endpoints to the tables of one server and, where the domain takes
     payments, to Stripe. `example` is a request, as (path, body), that the API refuses with a
-    suggestion: the docs page shows how to send it.
+    suggestion: `crossmem serve` shows how to send it.
     """
 
     name: str
     title: str
-    tables: tuple[Spec, ...]
+    tables: tuple[TableSpec, ...]
     routes: Callable[[TableStore, Payments | None], APIRouter]
     example: tuple[str, dict[str, Any]]
     takes_payments: bool = False
 
 
-def load(name: str) -> Domain:
+def load(name: str) -> ApiDomain:
     """Return the domain called `name`; raises InputError for an unknown one."""
     if name not in DOMAINS:
         raise unknown("domain", name, DOMAINS)
     domain = importlib.import_module(DOMAINS[name]).DOMAIN
-    if not isinstance(domain, Domain):
-        raise TypeError(f"{DOMAINS[name]}.DOMAIN is not a Domain")
+    if not isinstance(domain, ApiDomain):
+        raise TypeError(f"{DOMAINS[name]}.DOMAIN is not a ApiDomain")
     return domain

@@ -7,6 +7,7 @@ rule of policy is decided here.
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -19,6 +20,8 @@ from crossmem.api.stripe_access import LOOPBACK, StripeAccess
 
 # Under what a client of the API waits for it.
 TIMEOUT_S = 20.0
+WAITS_S = (0.2, 0.5)
+"""Before a request that Stripe could not serve (429, from 500 on, no connection) is sent again."""
 
 # It would write an id into the home of whoever runs a study, and report durations to Stripe.
 stripe.enable_telemetry = False
@@ -55,11 +58,18 @@ class _Transport(stripe.HTTPClient):
         *,
         _usage: list[str] | None = None,
     ) -> tuple[str, int, Mapping[str, str]]:
-        try:
-            answer = self._http.request(method, url, headers=headers, content=post_data)
-        except httpx.HTTPError as error:
-            # stripe-python leaves its errors without types.
-            raise stripe.APIConnectionError(type(error).__name__) from error  # type: ignore[no-untyped-call]
+        """Send a request; passing trouble is met by sending it again, under the same idempotency key."""
+        for wait in (*WAITS_S, None):
+            try:
+                answer = self._http.request(method, url, headers=headers, content=post_data)
+            except httpx.HTTPError as error:
+                if wait is None or isinstance(error, httpx.TimeoutException):
+                    # stripe-python leaves its errors without types.
+                    raise stripe.APIConnectionError(type(error).__name__) from error  # type: ignore[no-untyped-call]
+            else:
+                if wait is None or (answer.status_code != 429 and answer.status_code < 500):
+                    break
+            time.sleep(wait or 0.0)
         return answer.text, answer.status_code, answer.headers
 
     def close(self) -> None:

@@ -11,10 +11,10 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
 
-from crossmem.api.domain import Domain
+from crossmem.api.domain import ApiDomain
 from crossmem.api.fields import Sent, Text, whole
 from crossmem.api.problem import Problem, Refusal, Verdict, Violation, pointer, refusal
-from crossmem.api.tables import Spec, Tables, TableStore
+from crossmem.api.tables import Tables, TableSpec, TableStore
 
 if TYPE_CHECKING:
     from crossmem.api.payments import Payments
@@ -254,12 +254,12 @@ EXAMPLE = {
     "ingredients": [{"name": "flour", "amount": 500, "unit": "g"}],
 }
 
-DOMAIN = Domain(
+DOMAIN = ApiDomain(
     name="recipe",
     title="Recipe conversion",
     tables=(
-        Spec(BRANDS, "list", TypeAdapter(BrandRows)),
-        Spec(PAIRS, "dict", TypeAdapter(dict[PairKey, Text])),
+        TableSpec(BRANDS, "list", TypeAdapter(BrandRows)),
+        TableSpec(PAIRS, "dict", TypeAdapter(dict[PairKey, Text])),
     ),
     routes=routes,
     example=("/recipes/convert", EXAMPLE),

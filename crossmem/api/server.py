@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import secrets
 import shlex
 import shutil
@@ -76,7 +77,7 @@ def serve(domain: str, port: int, tables: Path | None = None) -> None:
             temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="crossmem-"))
             tables = Path(shutil.copytree(tables_of(domain), Path(temporary) / domain))
         server = stack.enter_context(_running(domain, tables, port))
-        click.echo(_greeting(server, tables))
+        click.echo(_greeting(server, domain, tables))
         # Ctrl-C is how this ends, not an error.
         with contextlib.suppress(KeyboardInterrupt):
             while server.alive:
@@ -110,14 +111,18 @@ def _paying(stripe: StripeAccess | None) -> Iterator[Payments]:
         yield payments
 
 
-def _greeting(server: Server, tables: Path) -> str:
+def _greeting(server: Server, domain: str, tables: Path) -> str:
     second = (path for name in ("2.0.0", "v2") for path in tables.glob(f"*.snapshots/{name}.json"))
     drifting = min(second, default=None)
     lines = [
         f"serving      {server.url}",
-        f"docs         {server.url}/docs",
+        f"described    {server.url}/openapi.json",
         f"tables       {tables}",
         f"admin token  {server.admin_token}",
+        "",
+        "Send a request that is refused with a suggestion:",
+        "",
+        "  " + shlex.join(_example(server.url, domain)),
         "",
         "Swap a table file, then have it read:",
         "",
@@ -131,3 +136,8 @@ def _greeting(server: Server, tables: Path) -> str:
         "Ctrl-C stops it.",
     ]
     return "\n".join(lines)
+
+
+def _example(url: str, domain: str) -> list[str]:
+    path, body = load(domain).example
+    return ["curl", "-H", "Content-Type: application/json", f"{url}{path}", "-d", json.dumps(body)]

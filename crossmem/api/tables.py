@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
+from crossmem.contract import DictDiff, ListDiff, difference
 from crossmem.errors import CrossmemError
 
 
@@ -24,7 +25,7 @@ class TableError(CrossmemError):
 
 
 @dataclass(frozen=True)
-class Spec:
+class TableSpec:
     """What a domain expects of one table: its name, shape and the type of its rows."""
 
     name: str
@@ -46,23 +47,6 @@ Tables = Mapping[str, Table]
 """All tables of a domain, by name: what a request is validated against, as one consistent whole."""
 
 
-class ListDiff(BaseModel):
-    """What changed between two editions of a list-shaped table, by category; order is not told."""
-
-    shape: Literal["list"] = "list"
-    added: dict[str, list[str]]
-    removed: dict[str, list[str]]
-
-
-class DictDiff(BaseModel):
-    """The row keys that changed between two editions of a dict-shaped table; no values are told."""
-
-    shape: Literal["dict"] = "dict"
-    added: list[str]
-    removed: list[str]
-    changed: list[str]
-
-
 class TableChange(BaseModel):
     """One table that a reload found changed, in content or in version."""
 
@@ -80,7 +64,7 @@ class _TableFile(BaseModel):
     rows: dict[str, JsonValue]
 
 
-def read_table(path: Path, spec: Spec) -> Table:
+def read_table(path: Path, spec: TableSpec) -> Table:
     """Read one table file `{"table", "version", "rows"}`.
 
     Raises TableError, which names the file but not the folder: the message goes out over HTTP.
@@ -99,21 +83,10 @@ def read_table(path: Path, spec: Spec) -> Table:
     return Table(spec.name, spec.shape, content.version, rows)
 
 
-def read_tables(folder: Path, specs: tuple[Spec, ...]) -> Tables:
+def read_tables(folder: Path, specs: tuple[TableSpec, ...]) -> Tables:
     """Read every table of `specs` from `folder`, or raise TableError for the first bad one."""
     read = {spec.name: read_table(folder / f"{spec.name}.json", spec) for spec in specs}
     return MappingProxyType(read)
-
-
-def diff(old: Table, new: Table) -> ListDiff | DictDiff:
-    """Return what changed in the rows from `old` to `new`, two editions of one table."""
-    if new.shape == "list":
-        return ListDiff(added=_gained(old.rows, new.rows), removed=_gained(new.rows, old.rows))
-    return DictDiff(
-        added=[key for key in new.rows if key not in old.rows],
-        removed=[key for key in old.rows if key not in new.rows],
-        changed=[key for key in new.rows if key in old.rows and old.rows[key] != new.rows[key]],
-    )
 
 
 class TableStore:
@@ -123,7 +96,7 @@ class TableStore:
     request that holds on to what it got is judged by one consistent edition from start to end.
     """
 
-    def __init__(self, folder: Path, specs: tuple[Spec, ...]) -> None:
+    def __init__(self, folder: Path, specs: tuple[TableSpec, ...]) -> None:
         self._folder = folder
         self._specs = specs
         self._reloading = threading.Lock()
@@ -148,16 +121,11 @@ class TableStore:
 
 def _change(old: Table, new: Table) -> TableChange:
     return TableChange(
-        table=new.name, from_version=old.version, to_version=new.version, diff=diff(old, new)
+        table=new.name,
+        from_version=old.version,
+        to_version=new.version,
+        diff=difference(old.rows, new.rows, new.shape),
     )
-
-
-def _gained(old: Mapping[str, list[str]], new: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    gained = {
-        category: [value for value in values if value not in old.get(category, ())]
-        for category, values in new.items()
-    }
-    return {category: values for category, values in gained.items() if values}
 
 
 def _first(error: ValidationError) -> str:

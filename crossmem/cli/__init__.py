@@ -1,4 +1,4 @@
-"""The command line: `crossmem streams | audit | serve | report | publish | doctor`."""
+"""The command line: `crossmem streams | audit | serve | report | parameters | publish | doctor`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from crossmem import __version__, paths
 from crossmem.errors import CrossmemError, InputError, unknown
@@ -41,10 +42,11 @@ def streams(names: tuple[str, ...], check: bool) -> None:
     """Write the stream files anew (all, or those named)."""
     from crossmem import authoring
     from crossmem.streams import path_of
+    from crossmem.streams.plans import PLANS
 
     differing = []
-    for name in _known(names, authoring.PLANS):
-        plan = authoring.PLANS[name]
+    for name in _known(names, PLANS):
+        plan = PLANS[name]
         if not check:
             click.echo(authoring.write(plan))
             continue
@@ -64,7 +66,7 @@ def audit(names: tuple[str, ...]) -> None:
     from crossmem import streams as files
 
     leaks = 0
-    for name in _known(names, files.names()):
+    for name in names or files.names():
         found = authoring.audit(files.load(name))
         leaks += len(found)
         click.echo(f"{name}: {f'{len(found)} leaks' if found else 'no leak'}")
@@ -82,7 +84,7 @@ def serve(domain: str, port: int) -> None:
     from crossmem import domains
     from crossmem.api import tables_of
     from crossmem.api.server import serve as run
-    from crossmem.run.table_files import private_copy
+    from crossmem.harness.table_files import private_copy
 
     with TemporaryDirectory() as folder:
         tables = Path(folder) / domain
@@ -90,10 +92,33 @@ def serve(domain: str, port: int) -> None:
         run(domain, port, tables)
 
 
+class _ParameterName(click.ParamType[str]):
+    """The name of a parameter; a shell completes those of the notebook named before."""
+
+    name = "name"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        del param
+        kind = notebook_settings().get(Path(ctx.params.get("notebook") or "").stem)
+        fields = kind.model_fields if kind else {}
+        return [
+            CompletionItem(name, help=field.description)
+            for name, field in fields.items()
+            if name.startswith(incomplete)
+        ]
+
+
 @main.command()
 @click.argument("notebook")
 @click.option(
-    "-p", "--parameter", "given", type=(str, str), multiple=True, help="NAME VALUE, repeatable."
+    "-p",
+    "--parameter",
+    "given",
+    type=(_ParameterName(), str),
+    multiple=True,
+    help="NAME VALUE, repeatable; `crossmem parameters NOTEBOOK` lists them.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The HTML file to write.")
 def report(notebook: str, given: tuple[tuple[str, str], ...], output: Path | None) -> None:
@@ -106,13 +131,31 @@ def report(notebook: str, given: tuple[tuple[str, str], ...], output: Path | Non
     path = _notebook(notebook)
     if kind := notebook_settings().get(path.stem):
         settings = read_settings(kind, dict(given))
-        if isinstance(settings, RunSettings) and not settings.results:
+        if isinstance(settings, RunSettings):
             study.check(settings)
     html = output or paths.reports() / f"{path.stem}.html"
     paths.check_writable(html.parent, "name another file with -o")
     execute_and_render(path, html, dict(given))
     click.echo(sentinel_text(html.with_suffix(".ipynb")))
     click.echo(f"Report: {html}")
+
+
+@main.command()
+@click.argument("notebook")
+@click.option("--write", is_flag=True, help="Write them into the notebook's parameters cell.")
+def parameters(notebook: str, write: bool) -> None:
+    """List the parameters that NOTEBOOK takes: type, default, meaning."""
+    from crossmem.settings import parameters_cell
+
+    known = notebook_settings()
+    if notebook not in known:
+        raise unknown("notebook", notebook, known)
+    source = parameters_cell(known[notebook])
+    click.echo(source)
+    if write:
+        from crossmem.report.execute import write_parameters
+
+        write_parameters(paths.notebooks() / f"{notebook}.ipynb", source)
 
 
 @main.command()
@@ -136,7 +179,7 @@ def publish(names: tuple[str, ...], to: Path | None) -> None:
 @click.option("--python", default="", help="The Python to run it with.")
 def doctor(api: str | None, phase: str, python: str) -> None:
     """Say what would run here and what is missing; exit 0 if the mock study can run."""
-    from crossmem.cli.doctor import examine
+    from crossmem.cli.environment import examine
 
     found = examine(api, phase, python)
     for finding in found:

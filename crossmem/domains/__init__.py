@@ -1,13 +1,16 @@
-"""The domains the study knows, by name."""
+"""The domains the study knows, by name: every module of this room but `base` holds one, as `DOMAIN`."""
 
 from __future__ import annotations
 
-from crossmem.domains.acme import Acme
+from importlib import import_module
+from pkgutil import iter_modules
+
 from crossmem.domains.base import Domain
-from crossmem.domains.recipe import Recipe
 from crossmem.errors import unknown
 
-DOMAINS: dict[str, Domain] = {domain.name: domain for domain in (Recipe(), Acme())}
+_MODULES = [module.name for module in iter_modules(__path__) if module.name != "base"]
+_FOUND: list[Domain] = [import_module(f"{__name__}.{name}").DOMAIN for name in _MODULES]
+DOMAINS: dict[str, Domain] = {domain.name: domain for domain in _FOUND}
 
 
 def domain(name: str) -> Domain:

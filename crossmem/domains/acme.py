@@ -8,6 +8,7 @@ removal, `(csm, plan_id)`, `(refund, field, raw value)`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from crossmem.contract import Json, Suggestion
@@ -104,13 +105,18 @@ class Acme(Domain):
 
     def holds(self, entry: Entry, rows: Mapping[str, Json]) -> bool:
         """The row must still lead to the entry's value."""
+        now = self.current(entry, rows)
+        return now is not None and same(now.value, entry.value)
+
+    def current(self, entry: Entry, rows: Mapping[str, Json]) -> Entry | None:
+        """A promo code's heir, None for its removal; what the row says of anything else."""
         if entry.key[0] == "promo":
             _, code, plan = entry.key
-            return same(_heir(code, plan, rows), entry.value)
+            return replace(entry, value=_heir(code, plan, rows))
         live = rows.get(entry.row or "")
         if entry.key[0] == "funding":
             live = (live or {}).get("use")
-        return same(live, entry.value)
+        return None if live is None else replace(entry, value=live)
 
     def intent_kept(self, criterion: Mapping[str, Json], request: Body) -> bool:
         """Plan, amount and the like as asked."""
@@ -141,6 +147,9 @@ class Acme(Domain):
         for plan, code in rows[self.drifting_table].items():
             eligible[code] = {"plans": [plan], "stackable": True, "replaced_by": None}
         return {"promo_eligibility": eligible}
+
+
+DOMAIN = Acme()
 
 
 def _refused(raw: Sequence[str], sent: Sequence[str], mended: Sequence[str]) -> str | None:

@@ -91,6 +91,10 @@ class Domain(ABC):
         """Tell whether the table's `rows` still hold the entry's value."""
 
     @abstractmethod
+    def current(self, entry: Entry, rows: Mapping[str, Json]) -> Entry | None:
+        """Return the entry with the value that the table's `rows` hold for it now, None without one."""
+
+    @abstractmethod
     def intent_kept(self, criterion: Mapping[str, Json], request: Body) -> bool:
         """Tell whether an accepted request still does what the task asked for."""
 
@@ -132,6 +136,14 @@ class Domain(ABC):
         `rows` are the base rows of every table, those of the drifting one being the live ones.
         """
         return {}
+
+    def family_in_text(self, text: str) -> str | None:  # noqa: ARG002
+        """Return the family that a search of a request's text finds: an API's request has none."""
+        return None
+
+    def error_in_text(self, text: str) -> str | None:  # noqa: ARG002
+        """Return the error that a search of an answer's text finds: an API's answer has none."""
+        return None
 
     def carried(
         self, entries: Sequence[Entry], task: Task, request: Body

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 from crossmem.contract import Json, Suggestion
@@ -86,6 +87,12 @@ class Recipe(Domain):
             return any(same(value, entry.value) for value in live)
         return live is not None and same(live, entry.value)
 
+    def current(self, entry: Entry, rows: Mapping[str, Json]) -> Entry | None:
+        """The first brand of the category, as the API suggests it; the replacement in its row."""
+        live = rows.get(entry.row or "")
+        value = next(iter(live), None) if isinstance(live, list) else live
+        return None if value is None else replace(entry, value=value)
+
     def intent_kept(self, criterion: Mapping[str, Json], request: Body) -> bool:
         """Cuisine and servings as asked, no ingredient dropped, and those named still there."""
         ingredients = request.get("ingredients", [])
@@ -112,6 +119,9 @@ class Recipe(Domain):
                 return f"{what} of {term!r}"
             case _:
                 return " ".join(key)
+
+
+DOMAIN = Recipe()
 
 
 def _word(value: Json) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crossmem.experience import reading as reading
     from crossmem.experience import stores as stores
     from crossmem.experience.settings import ExperienceSettings as ExperienceSettings
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 
 _MODULES = {"findings", "hypotheses", "measures", "pictures", "reading", "stores"}

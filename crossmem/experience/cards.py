@@ -1,8 +1,8 @@
 """Cards: a small record per node, derived from it.
 
 **Faithful**: rank and "current best" are written into a card when it is made and stay; each card embeds
-the record of every candidate; all cards and the board are rewritten at each step; the family is found
-by a search over the text of the request and the signature by the first pattern that fits its output.
+the record of every candidate; all cards and the board are rewritten at each step; family and signature
+come from a search of the texts of request and answer, which is the domain's to answer.
 **Fixed**: rank and best are views, computed when read; a card holds the ids selected and one hash of
 the candidates; cards are appended; family and signature come from the structured request and answer.
 """
@@ -11,53 +11,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 from crossmem.contract import Json
 from crossmem.experience.board import Board
-from crossmem.experience.node import Node, NodeJournal, checked_line
+from crossmem.experience.node import Node, NodeJournal, line_size
 from crossmem.memory.entry import canonical_json
 
-_TEXT_FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("ensemble", re.compile(r"votingclassifier|votingregressor|stacking|blend|ensemble")),
-    ("catboost", re.compile(r"catboost")),
-    ("lightgbm", re.compile(r"lightgbm|\blgbm?\b")),
-    ("xgboost", re.compile(r"xgboost|\bxgb\b")),
-    ("neural_net", re.compile(r"neuralnetwork|nn\.module|sequential\(")),
-)
-"""The labels that the text search as specified can give; the others go by a program's imports.
-
-It was made for another trade: in the requests of an API it finds next to nothing.
-"""
-
-
-def _has(*words: str) -> Callable[[str], bool]:
-    return lambda text: any(word in text for word in words)
-
-
-def _misses_a_file(text: str) -> bool:
-    return "submission.csv" in text and _has("missing", "not found", "no such file")(text)
-
-
-def _mismatches_columns(text: str) -> bool:
-    return "column" in text and _has("mismatch", "missing", "extra", "wrong")(text)
-
-
-_SIGNATURES: tuple[tuple[str, Callable[[str], bool]], ...] = (
-    ("timeout", _has("timeout", "timed out")),
-    ("submission_missing", _misses_a_file),
-    ("import_error", _has("modulenotfounderror", "importerror", "no module named")),
-    ("column_mismatch", _mismatches_columns),
-    (
-        "metric_parse_failed",
-        _has("final validation score", "score parser", "metric parse", "scoring failed"),
-    ),
-)
-"""What the output is searched for, the first that fits; after them a status from 500 on."""
+if TYPE_CHECKING:
+    from crossmem.domains.base import Domain
 
 
 @dataclass(frozen=True)
@@ -86,29 +52,10 @@ class Card:
     best: bool | None = None
 
 
-def family_of(node: Node, *, faithful: bool) -> str:
-    """Return the family of a node.
-
-    Fixed: the kinds of lesson in it and the rules it met, from the structured request. Faithful: the
-    labels that a search of its text gives, joined, else `unknown`.
-    """
-    if faithful:
-        text = f"{canonical_json(node.request)} {node.plan}".lower()
-        hits = [label for label, pattern in _TEXT_FAMILIES if pattern.search(text)]
-        return "+".join(hits) or "unknown"
+def family_of(node: Node) -> str:
+    """Return the kinds of lesson in a node and the rules it met, from the structured request."""
     met = {lesson.key[0] for lesson in node.lessons} | set(node.errors)
     return "+".join(sorted(met)) or "plain"
-
-
-def signature_of(node: Node, *, faithful: bool) -> str | None:
-    """Return the violated families (fixed) or the first pattern found (faithful), None if accepted."""
-    if node.accepted:
-        return None
-    if faithful:
-        text, status = node.output.lower(), node.info.get("status") or 0
-        found = next((label for label, fits in _SIGNATURES if fits(text)), None)
-        return found or ("sandbox_error" if status >= 500 else None)
-    return "+".join(node.errors) or None
 
 
 @dataclass
@@ -120,6 +67,7 @@ class Deck:
     """
 
     faithful: bool
+    domain: Domain
     cards: list[Card] = field(default_factory=list)
     board: Board = field(default_factory=Board)
     written: int = 0
@@ -132,14 +80,14 @@ class Deck:
 
     def add(self, journal: NodeJournal, node: Node, selected: Sequence[int] = ()) -> Card:
         """Make the card of a node that the journal holds, and count it in."""
-        family = family_of(node, faithful=self.faithful)
+        family = self._family(node)
         deltas = [node.metric - journal.nodes[parent].metric for parent in node.parents]
         card = Card(
             node=node.id,
             episode=node.episode,
             operator=node.operator,
             family=family,
-            signature=signature_of(node, faithful=self.faithful),
+            signature=self._signature(node),
             metric=node.metric,
             delta=min(deltas) if deltas else None,
             novelty=1 / math.sqrt(1 + self._families[family]),
@@ -157,6 +105,21 @@ class Deck:
         self.board.add(card)
         self._write(card)
         return card
+
+    def _family(self, node: Node) -> str:
+        if self.faithful:
+            text = f"{canonical_json(node.request)} {node.plan}"
+            return self.domain.family_in_text(text) or "unknown"
+        return family_of(node)
+
+    def _signature(self, node: Node) -> str | None:
+        """Return what tells a refusal's cause, None if accepted."""
+        if node.accepted:
+            return None
+        if not self.faithful:
+            return "+".join(node.errors) or None
+        failed = (node.info.get("status") or 0) >= 500
+        return self.domain.error_in_text(node.output) or ("sandbox_error" if failed else None)
 
     @property
     def metrics(self) -> tuple[float, float]:
@@ -186,7 +149,7 @@ class Deck:
         return Card(**{**vars(card), "candidates_hash": hashlib.sha256(of).hexdigest()[:16]})
 
     def _write(self, card: Card) -> None:
-        size = len(checked_line(asdict(card)))
+        size = line_size(asdict(card))
         self.bytes += size
         if not self.faithful:
             self.written += size

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crossmem.analysis.display import Table
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 
 def finding(run: Run) -> Prose:

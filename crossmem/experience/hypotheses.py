@@ -20,7 +20,7 @@ from crossmem.experience import measures
 from crossmem.experience.arms import EXPERIENCE_ARMS
 
 if TYPE_CHECKING:
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 Answer = Literal["supported", "not supported", "not testable here"]
 

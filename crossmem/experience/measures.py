@@ -16,8 +16,8 @@ from crossmem.analysis import metrics
 from crossmem.experience.arms import EXPERIENCE_ARMS
 
 if TYPE_CHECKING:
-    from crossmem.run.records import Attempt, MemoryEvent
-    from crossmem.run.results import Run
+    from crossmem.harness.records import Attempt, MemoryEvent
+    from crossmem.harness.results import Run
 
 
 def summary(run: Run) -> pd.DataFrame:

@@ -45,7 +45,7 @@ class ExperienceMemory:
         self.arm = arm
         self.domain = domain
         self.keying = keying
-        self.stores = Stores(arm.faithful)
+        self.stores = Stores(arm.faithful, domain)
         self._ledger = Memory(arm, domain, keying)
         """Every lesson that was ever suggested, governed by the same code as A2's and A2D's."""
         self._unproven: list[Entry] = []
@@ -151,7 +151,7 @@ class ExperienceMemory:
         self.stores.world.update(seen.response.stamps)
         fixes = self._suggested(seen)
         node = self._node(seen, served.context, fixes, first=first)
-        line = len(self.stores.journal.append(node))
+        line = self.stores.journal.append(node)
         kept += self.stores.journal.size if self.arm.faithful else line
         self.stores.deck.add(self.stores.journal, node, served.context.nodes)
         self._learn(fixes, node)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
     Point = npt.NDArray[np.float64]
 

@@ -10,11 +10,11 @@ from crossmem import streams
 from crossmem.analysis import metrics
 from crossmem.errors import InputError
 from crossmem.experience.settings import arm_of
+from crossmem.harness.history import memory_before_prompt
 from crossmem.memory.entry import Rendered
-from crossmem.run.history import memory_before_prompt
 
 if TYPE_CHECKING:
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 
 @dataclass(frozen=True)

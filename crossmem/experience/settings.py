@@ -7,20 +7,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, TypeAdapter, ValidationInfo, field_validator
 
 from crossmem import paths
 from crossmem.domains import domain
 from crossmem.errors import InputError, unknown
 from crossmem.experience.arms import COMPONENTS, GOVERNED, TABLE, VARIANTS, ExperienceArm
 from crossmem.experience.rendering import TOKENS
-from crossmem.experience.skills import Skill, as_skill, key_of, read_skills
-from crossmem.memory.arms import Arm, arms
+from crossmem.experience.skills import Skill, key_of, read_skills
+from crossmem.memory.arms import REFERENCES, Arm, arms
 from crossmem.settings import RunSettings
 from crossmem.streams import Stream
 
 if TYPE_CHECKING:
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 
 class ExperienceSettings(RunSettings):
@@ -34,12 +34,11 @@ class ExperienceSettings(RunSettings):
     """
 
     notebook: ClassVar[str] = "experience"
-    with_oracle: ClassVar[bool] = True
+    domains: ClassVar[tuple[str, ...]] = ("recipe", "acme")
+    own_stream: ClassVar[str] = "experience_m1"
+    brief_arms: ClassVar[str] = "A0,A1,A2,A2D,A3,A3C,LWG,simple,ancestral,sibling,cards,rich,skills"
+    baselines: ClassVar[str] = "A1F"
 
-    stream: Literal["experience_m1", "phase3_m1", "phase2_v4", "rollback", "acme_m1"] = "experience_m1"
-    """or phase3_m1, phase2_v4, rollback, acme_m1"""
-    arms: str = "A0,A1,A2,A2D,A3,A3C,LWG,simple,ancestral,sibling,cards,rich,skills"
-    """or single arms"""
     variant: str = "faithful,fixed"
     """of the components"""
     governed: str = "none,A2,A2D"
@@ -59,8 +58,9 @@ class ExperienceSettings(RunSettings):
 
     @field_validator("arms")
     @classmethod
-    def _known_arms(cls, value: str) -> str:
-        return _all_of("arm", value, [*COMPONENTS, *TABLE])
+    def _known_arms(cls, value: str, info: ValidationInfo) -> str:
+        beside = f",{cls.baselines},{','.join(REFERENCES)}" if info.data.get("mock") else ""
+        return _all_of("arm", value or cls.brief_arms + beside, [*COMPONENTS, *TABLE, *REFERENCES])
 
     @field_validator("variant")
     @classmethod
@@ -72,10 +72,10 @@ class ExperienceSettings(RunSettings):
     def _known_governance(cls, value: str) -> str:
         return _all_of("governance", value, GOVERNED)
 
-    def chosen_arms(self) -> list[Arm]:
+    def arms_to_run(self) -> list[Arm]:
         """Return the arms to replay, components expanded. Raises InputError where one comes twice."""
         names = [name for each in _names(self.arms) for name in self._expanded(each)]
-        return [self._set_up(arm) for arm in arms(names, TABLE)]
+        return [self._set_up(arm) for arm in arms(names, {**TABLE, **REFERENCES})]
 
     def arm_inputs(self) -> dict[str, Any]:
         """Return the skills, as they were read when the parameters were first used."""
@@ -83,7 +83,7 @@ class ExperienceSettings(RunSettings):
 
     def restore(self, material: Mapping[str, Any]) -> None:
         """Take the skills that a config kept in place of the files."""
-        self._read = tuple(map(as_skill, material.get("skills", ())))
+        self._read = TypeAdapter(tuple[Skill, ...]).validate_python(material["skills"])
 
     def _skill_files(self) -> tuple[Skill, ...]:
         if self._read is None:
@@ -103,14 +103,9 @@ class ExperienceSettings(RunSettings):
         pairs = [(v, g) for v in _names(self.variant) for g in _names(self.governed)]
         return [".".join([name, v, *([] if g == "none" else [g])]) for v, g in pairs]
 
-    @property
-    def stream_name(self) -> str:
-        """The stream asked for."""
-        return self.stream
-
     def check_inputs(self, stream: Stream) -> None:
         """Raise InputError where no skill will ever be read; warn of those whose key no task has."""
-        chosen = self.chosen_arms()
+        chosen = self.arms_to_run()
         if not self.skills:
             return
         if not any(map(_of_skills, chosen)):

@@ -1,9 +1,8 @@
-"""Skills: guidance by key, put into a prompt under a heading.
+"""Skills: guidance by key, read from files or learned, put into a prompt under a heading.
 
 **Faithful**: a heading that is there already is never written again, so that an updated skill never
-replaces an old block; a skill that is missing is left out in silence.
-**Fixed**: a block carries its version and a hash of its text and is replaced in place when they change;
-what is missing is named.
+replaces an old block. **Fixed**: a block carries its version and a hash of its text and is replaced in
+place when they change.
 """
 
 from __future__ import annotations
@@ -12,14 +11,13 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from crossmem import paths
 from crossmem.errors import InputError, unknown
-from crossmem.memory.entry import Entry, Key, canonical_json
+from crossmem.memory.entry import Entry, Key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 _FRONT = re.compile(r"\A---\n(?P<lines>.*?)^---\n", re.DOTALL | re.MULTILINE)
@@ -57,17 +55,6 @@ class Skill:
             f"{self.key}\n{self.version}\n{self.lesson.canonical if self.lesson else ''}\n{self.text}"
         )
         return hashlib.sha256(said.encode()).hexdigest()[:8]
-
-
-@dataclass(frozen=True)
-class Injected:
-    """A prompt with its skills, and which keys were added, replaced, left as they were, or missing."""
-
-    prompt: str
-    added: tuple[str, ...] = ()
-    replaced: tuple[str, ...] = ()
-    skipped: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
 
 
 def key_of(key: Key) -> str:
@@ -128,30 +115,6 @@ def _no_number(name: str) -> None:
     raise ValueError(name)
 
 
-def as_skill(content: Mapping[str, Any]) -> Skill:
-    """Return the skill that a results file holds."""
-    lesson = content["lesson"]
-    known = Entry(**{**lesson, "key": tuple(lesson["key"])}) if lesson else None
-    return Skill(content["key"], content["text"], content["version"], known)
-
-
-def write_skills(skills: Iterable[Skill], folder: Path) -> list[Path]:
-    """Write skills as files that `read_skills` reads; return their paths."""
-    written = []
-    for skill in skills:
-        front = {"key": skill.key, "version": skill.version}
-        if skill.lesson:
-            front |= {"table": skill.lesson.table or "", "row": skill.lesson.row or ""}
-            front["value"] = canonical_json(skill.lesson.value)
-        lines = [f"{name}: {value}" for name, value in front.items() if value]
-        name = re.sub(r"\W+", "_", skill.key)
-        path = folder / f"{name}-{hashlib.sha256(skill.key.encode()).hexdigest()[:6]}.md"
-        with paths.whole(path) as draft:
-            draft.write_text("\n".join(["---", *lines, "---", skill.text, ""]), encoding="utf-8")
-        written.append(path)
-    return written
-
-
 def read_skills(folder: Path) -> dict[str, Skill]:
     """Read every skill of a folder, by key.
 
@@ -168,61 +131,34 @@ def read_skills(folder: Path) -> dict[str, Skill]:
     return found
 
 
-def inject(prompt: str, skills: Mapping[str, Skill], *keys: str, faithful: bool) -> Injected:
-    """Put the skills of `keys` into a prompt."""
-    done = Injected(prompt)
-    for key in keys:
-        skill = skills.get(key)
-        if skill is None:
-            done = _with(done, done.prompt, missing=key)
-        elif skill.heading in done.prompt.splitlines():
-            done = _again(done, skill, faithful=faithful)
-        else:
-            done = _with(
-                done, f"{done.prompt.rstrip()}\n\n{_block(skill, faithful=faithful)}", added=key
-            )
-    return done
-
-
-def _again(done: Injected, skill: Skill, *, faithful: bool) -> Injected:
-    """Meet a heading that is there already."""
-    block = _block(skill, faithful=faithful)
-    if faithful or block in done.prompt:
-        return _with(done, done.prompt, skipped=skill.key)
-    old = re.compile(rf"^{re.escape(skill.heading)}$.*?(?=\n\n## Skill: |\Z)", re.MULTILINE | re.DOTALL)
-    return _with(done, old.sub(lambda _: block, done.prompt, count=1), replaced=skill.key)
-
-
-def _block(skill: Skill, *, faithful: bool) -> str:
-    mark = "" if faithful else f"<!-- {skill.mark} -->\n"
-    return f"{skill.heading}\n{mark}{skill.text.strip()}"
-
-
-def _with(done: Injected, prompt: str, **more: str) -> Injected:
-    lists = {name: (*getattr(done, name), key) for name, key in more.items()}
-    return Injected(**{**vars(done), "prompt": prompt, **lists})
-
-
 @dataclass
 class Guidance:
-    """The guidance that grows with experience: one prompt into which skills are injected.
+    """The guidance that grows with experience: one prompt into which skills are written as blocks.
 
-    `bytes` is what it takes, `written` what has been written to it so far.
+    `written` counts the bytes that have been written to it so far.
     """
 
     faithful: bool
     prompt: str = ""
-    skills: dict[str, Skill] = field(default_factory=dict)
     in_force: dict[str, Skill] = field(default_factory=dict)
     written: int = 0
 
     def learn(self, skill: Skill) -> bool:
-        """Offer a skill; return whether the prompt took it."""
-        self.skills[skill.key] = skill
-        done = inject(self.prompt, self.skills, skill.key, faithful=self.faithful)
-        if not done.added and not done.replaced:
+        """Offer a skill; return whether the prompt took it.
+
+        A heading that is there already is never written again (faithful), or its block is replaced
+        where version or text differ (fixed).
+        """
+        mark = "" if self.faithful else f"<!-- {skill.mark} -->\n"
+        block = f"{skill.heading}\n{mark}{skill.text.strip()}"
+        if skill.heading not in self.prompt.splitlines():
+            self.prompt = f"{self.prompt.rstrip()}\n\n{block}"
+        elif self.faithful or block in self.prompt:
             return False
-        self.prompt = done.prompt
+        else:
+            heading = re.escape(skill.heading)
+            old = re.compile(rf"^{heading}$.*?(?=\n\n## Skill: |\Z)", re.MULTILINE | re.DOTALL)
+            self.prompt = old.sub(lambda _: block, self.prompt, count=1)
         self.in_force[skill.key] = skill
-        self.written += len(_block(skill, faithful=self.faithful).encode())
+        self.written += len(block.encode())
         return True

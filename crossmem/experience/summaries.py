@@ -1,6 +1,6 @@
 """Rich summaries: what a node does and what it changed against its parent, made once and kept.
 
-A live run's model writes them, as a commission of the memory; a mock run has a template.
+A live run's model writes them, at the memory's request; a mock run has a template.
 
 **Faithful**: the cache is keyed by the node's id alone, so that a node whose request, parent or world
 has changed is served what was said of the old one; 420 characters of each field reach the prompt; what
@@ -16,10 +16,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 from crossmem.contract import Json
-from crossmem.experience.node import Damage, Node, checked_line, read_lines
+from crossmem.experience.node import Node, line_size
 from crossmem.memory.entry import Entry, canonical_json
 from crossmem.memory.memory import SummaryRequest
 
@@ -197,25 +196,9 @@ class SummaryCache:
 
     def _keep(self, key: str, made: Summary) -> int:
         self.kept[key] = made
-        size = len(checked_line({"key": key, **asdict(made)}))
+        size = line_size({"key": key, **asdict(made)})
         self.bytes += size
         return size
-
-    def save(self, path: Path) -> None:
-        """Write all summaries."""
-        lines = (checked_line({"key": key, **asdict(each)}) for key, each in self.kept.items())
-        path.write_bytes(b"".join(lines))
-
-    def load(self, path: Path) -> list[Damage]:
-        """Read summaries back; the damaged records are named and left out."""
-        records, bad = read_lines(path)
-        for number, each in records:
-            try:
-                lessons = tuple(Entry(**{**one, "key": tuple(one["key"])}) for one in each["lessons"])
-                self.kept[each["key"]] = Summary(each["overview"], each["comparison"], lessons)
-            except (KeyError, TypeError) as error:
-                bad.append(Damage(number, f"no summary: {error!r}"))
-        return bad
 
 
 def shown(summary: Summary | None, plain: str) -> str:

@@ -24,7 +24,7 @@ class Arm:
     """A composition of policies.
 
     `signal` is what the harness tells its memory beside the attempts: the stream's byte `budget`, the
-    `diffs` of a reload, the `versions` read before recall, or the `truth` (the oracle alone).
+    `diffs` of a reload, the `versions` read before recall, or the `truth` (the reference lines alone).
     """
 
     name: str
@@ -64,8 +64,8 @@ class Arm:
 
 _TABLE = (
     Arm("A0", "none", p.admit_nothing, p.keep_first, p.invalidate_never),
-    Arm("A1", "naive", p.admit_everything, p.keep_first, p.invalidate_never),
-    Arm("A1N", "store-all, newest last", p.admit_everything, p.keep_all, p.invalidate_never),
+    Arm("A1", "naive", p.admit_everything, p.keep_all, p.invalidate_never),
+    Arm("A1F", "naive, first kept", p.admit_everything, p.keep_first, p.invalidate_never),
     Arm("LW", "keyed latest-wins", p.admit_everything, p.keep_latest, p.invalidate_never),
     Arm("LWG", "latest-wins, governed", p.admit_cacheable, p.keep_latest, p.invalidate_never),
     Arm("A2", "governed", p.admit_cacheable, p.keep_latest, p.drop_table),
@@ -79,7 +79,11 @@ ARMS = {arm.name: arm for arm in _TABLE}
 ORACLE = Arm(
     "oracle", "perfect invalidation", p.admit_cacheable, p.keep_latest, p.revalidate, signal="truth"
 )
-"""No arm: the line that regret is measured from. The harness tells it what the live tables hold."""
+"""No arm: what *dropping* can do at best. It never carries a value that the live tables lack."""
+BOUND = Arm("bound", "perfect update", p.admit_cacheable, p.keep_latest, p.follow, signal="truth")
+"""No arm: what *updating* can do at best, a first try on every key ever learned. Regret is from it."""
+REFERENCES = {line.name: line for line in (ORACLE, BOUND)}
+"""The lines that are no arms: the harness tells them what the live tables hold."""
 
 
 def arms(names: str | Sequence[str], table: Mapping[str, Arm] = ARMS) -> list[Arm]:

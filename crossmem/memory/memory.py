@@ -24,8 +24,10 @@ from crossmem.memory.policies import (
     Evict,
     drop_untrue,
     evict_least_used,
+    follow,
     invalidate_never,
     learn,
+    update_untrue,
 )
 from crossmem.memory.store import Held, Store
 
@@ -133,8 +135,12 @@ class Memory:
                 yield from self._check_stamps(stamps, ())
             case Truth(tables=tables):
                 for table, (version, rows) in tables.items():
-                    holds = partial(self.domain.holds, rows=rows)
-                    yield from drop_untrue(self.store, table, version, holds)
+                    if self.arm.invalidation is follow:
+                        current = partial(self.domain.current, rows=rows)
+                        yield from update_untrue(self.store, table, version, current)
+                    else:
+                        holds = partial(self.domain.holds, rows=rows)
+                        yield from drop_untrue(self.store, table, version, holds)
                     yield from self._check_stamps({table: version}, ())
 
     def _learn(self, seen: Observation) -> Iterator[Action]:

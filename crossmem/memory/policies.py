@@ -7,7 +7,7 @@ them make up an arm stands in `arms.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from crossmem.contract import DictDiff, Json, ListDiff, TableDiff
@@ -22,6 +22,7 @@ Kind = Literal[
     "refuse",
     "invalidate",
     "restamp",
+    "update",
     "evict",
     "demote",
     "rebuild",
@@ -149,6 +150,21 @@ def evict_least_used(store: Store, spare: Held | None = None) -> Iterator[Action
         yield _action("evict", victim.entry, why, from_version=version)
 
 
+def update_untrue(
+    store: Store, table: str, version: str, current: Callable[[Entry], Entry | None]
+) -> Iterator[Action]:
+    """Give the entries of `table` the values that its live rows hold; drop those without a row."""
+    old = store.stamps.get(table, version)
+    for held in store.of_table(table):
+        now = current(held.entry)
+        if now is None:
+            yield from _drop(store, Bump(table, old, version), [held], "its row is gone")
+        elif not same(now.value, held.entry.value):
+            store.drop(held)
+            store.put(replace(now, version=version))
+            yield _action("update", now, "the live table says so", from_version=old, to_version=version)
+
+
 def drop_untrue(
     store: Store, table: str, version: str, holds: Callable[[Entry], bool]
 ) -> Iterator[Action]:
@@ -187,6 +203,11 @@ def revalidate(store: Store, bump: Bump) -> Iterator[Action]:
     """Keep everything and take the new stamp for it: for who knows by other means what holds."""
     if kept := store.count_of(bump.table):
         yield _restamped(bump, f"known to hold: {kept}")
+
+
+def follow(store: Store, bump: Bump) -> Iterator[Action]:
+    """Keep everything, as `revalidate` does: for who is told the live values besides."""
+    yield from revalidate(store, bump)
 
 
 def drop_table(store: Store, bump: Bump) -> Iterator[Action]:

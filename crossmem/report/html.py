@@ -1,9 +1,10 @@
-"""An executed notebook as one self-contained page; the template and its style lie in report/."""
+"""An executed notebook becomes one self-contained page; its template and style lie in report/."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,26 +12,18 @@ from bs4 import BeautifulSoup
 from nbconvert.exporters import HTMLExporter
 from papermill.translators import papermill_translators  # type: ignore[import-untyped]
 
+from crossmem.analysis.display import cell_classes, is_numeric
 from crossmem.errors import CrossmemError
-from crossmem.report import tables
-from crossmem.report.execute import sentinel_output
+from crossmem.paths import whole
+from crossmem.report.execute import final_text, read
 
 if TYPE_CHECKING:
     from bs4 import Tag
     from nbformat import NotebookNode
 
 # What a cell shows of an output that comes in several forms. Widgets and scripts are not shown.
-_TYPES = (
-    "text/html",
-    "text/markdown",
-    "image/svg+xml",
-    "image/png",
-    "image/jpeg",
-    "text/plain",
-)
-_WIDGET = "application/vnd.jupyter.widget-view+json"
-_PARAMETERS = ("parameters", "injected-parameters")
-_PLUMBING = (*_PARAMETERS, "guard", "sentinel")  # cells whose code no reader needs
+_TYPES = ("text/html", "text/markdown", "image/svg+xml", "image/png", "image/jpeg", "text/plain")
+_NO_CODE = {"parameters", "injected-parameters", "guard", "sentinel"}  # tags of code no reader needs
 _PROGRESS = re.compile(r"\d+%\||\d+(?:it|/\d+) \[\d+:\d+|\d+it \[")
 _NO_ALT = {"", "No description has been provided for this image"}  # the latter is nbconvert's
 _LOADING = ("src", "srcset", "poster", "data", "background")
@@ -38,35 +31,46 @@ _LOADING_LINKS = {"link", "image", "use"}
 _CSS_URL = re.compile(r"""(?:url\(|@import)\s*["']?([^"')\s]+)""")
 
 
-def page(notebook: NotebookNode, path: Path) -> BeautifulSoup:
-    """Return the page of the executed `notebook`, read from `path`.
+def render(notebook: Path, html: Path) -> Path:
+    """Write the executed `notebook` as one self-contained page, whole or not at all.
 
-    Raises `CrossmemError` for an image without alternative text or a part loaded from elsewhere.
+    Raises `CrossmemError`, naming the cell, for an image without alternative text and for
+    anything that the page would have to load from elsewhere.
     """
+    text = str(page(read(notebook), notebook))
+    with whole(html) as draft:
+        draft.write_text(text, encoding="utf-8")
+    return html
+
+
+def page(notebook: NotebookNode, path: Path) -> BeautifulSoup:
+    """Return the page of the executed `notebook`, which was read from `path`; raises as `render`."""
     exporter = HTMLExporter(  # type: ignore[no-untyped-call]
         template_name="report",
         extra_template_basedirs=[str(Path(__file__).parent)],
         embed_images=True,
+        anchor_link_text="",  # the style sheet draws it, so that a heading is its words alone
         filters={"best_type": best_type, "without_progress": without_progress},
     )
-    resources = {
-        "metadata": {"path": str(path.parent), "name": path.stem},
-        "facts": _facts(notebook, path),
-    }
+    resources = {"metadata": {"path": str(path.parent)}, "facts": _facts(notebook, path)}
     html, _ = exporter.from_notebook_node(notebook, resources)
     soup = BeautifulSoup(html, "html.parser")
-    _check_images(soup)
-    _check_self_contained(soup)
-    tables.tidy(soup)
-    _give_title(soup)
-    _give_contents(soup)
+    for tag in soup.select("*"):
+        _check(tag)
+    for table in soup.select("table.dataframe[border]"):
+        _dress(table)
+    for table in soup.select("table:not(.table > table)"):  # those that bring no region of their own
+        label = table.caption.get_text().strip() if table.caption else "Table"
+        region = {"class": "table", "role": "region", "tabindex": "0", "aria-label": label}
+        table.wrap(soup.new_tag("div", attrs=region))
+    _add_title_and_contents(soup)
     return soup
 
 
 def best_type(data: dict[str, Any]) -> str | None:
     """Return the MIME type under which an output is shown, None if it is not."""
-    if _WIDGET in data:  # its text is a stale progress bar or a mere repr
-        return None
+    if "application/vnd.jupyter.widget-view+json" in data:
+        return None  # its text is a stale progress bar or a mere repr
     return next((kind for kind in _TYPES if kind in data), None)
 
 
@@ -76,39 +80,8 @@ def without_progress(text: str) -> str:
     >>> without_progress("  0%|   | 0/9\r100%|###| 9/9\nbeware\n")
     'beware'
     """
-    lines = [line.rstrip() for line in re.split(r"[\r\n]+", text)]
+    lines = map(str.rstrip, re.split(r"[\r\n]+", text))
     return "\n".join(line for line in lines if line and not _PROGRESS.search(line))
-
-
-def _facts(notebook: NotebookNode, path: Path) -> dict[str, Any]:
-    """Number the code cells, as Jupyter does in `In [3]`, and say what the page has to know."""
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    for number, cell in enumerate(code, start=1):
-        cell.metadata["number"] = number
-        cell.metadata["folds"] = bool(cell.source.strip()) and not any(_has(cell, t) for t in _PLUMBING)
-    stopped = [c for c in code if any(out.output_type == "error" for out in c.outputs)]
-    tagged = {tag: c for tag in reversed(_PARAMETERS) for c in code if _has(c, tag)}
-    shown = tagged.get("parameters") or tagged.get("injected-parameters")
-    return {
-        "stem": path.stem,
-        "provenance": _provenance(notebook, path),
-        "failure": failure(notebook),
-        "failed_cell": stopped[0].metadata.number if stopped else None,
-        "parameters": _parameters(notebook, tagged.get("parameters")),
-        "parameters_cell": shown.metadata.number if shown else None,
-    }
-
-
-def _has(cell: NotebookNode, tag: str) -> bool:
-    return tag in cell.metadata.get("tags", [])
-
-
-def _provenance(notebook: NotebookNode, path: Path) -> str:
-    run = notebook.metadata.get("papermill", {})
-    name = run.get("input_path") or path.name
-    if not run.get("end_time"):
-        return str(name)
-    return f"{name}, executed {moment(run['end_time'])}, in {run['duration']:.0f} s"
 
 
 def moment(iso: str) -> str:
@@ -121,85 +94,112 @@ def moment(iso: str) -> str:
     return when.strftime("%d %B %Y, %H:%M UTC").lstrip("0")
 
 
-def failure(notebook: NotebookNode) -> str | None:
+def failure_reason(notebook: NotebookNode) -> str | None:
     """Return why the run is not to be trusted; the status of a cell is no evidence that it is."""
     mark = notebook.metadata.get("crossmem", {})
     if mark.get("status") == "failed":
         return str(mark.get("reason", ""))
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    for out in (out for cell in code for out in cell.outputs if out.output_type == "error"):
-        return f"{out.ename}: {out.evalue}"
-    if any(_has(cell, "sentinel") for cell in notebook.cells) and sentinel_output(notebook) is None:
+    for out in (out for cell in notebook.cells for out in cell.get("outputs", [])):
+        if out.output_type == "error":
+            return f"{out.ename}: {out.evalue}"
+    if any("sentinel" in _tags(cell) for cell in notebook.cells) and final_text(notebook) is None:
         return "The last cell of the notebook did not run."
     return None
 
 
-def _parameters(notebook: NotebookNode, cell: NotebookNode | None) -> list[dict[str, Any]]:
-    """Return a row a parameter: the defaults of the notebook, overlaid with what the run set."""
-    given = dict(notebook.metadata.get("papermill", {}).get("parameters", {}))
+def _tags(cell: NotebookNode) -> list[str]:
+    return list(cell.metadata.get("tags", []))
+
+
+def _facts(notebook: NotebookNode, path: Path) -> dict[str, Any]:
+    """Number the code cells, as Jupyter does in `In [3]`, and say what the page has to know."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for number, cell in enumerate(code, start=1):
+        cell.metadata["number"] = number
+        cell.metadata["folds"] = bool(cell.source.strip()) and _NO_CODE.isdisjoint(_tags(cell))
+    stopped = [c for c in code if any(out.output_type == "error" for out in c.outputs)]
+    tagged = {tag: cell for cell in reversed(code) for tag in _tags(cell)}
+    shown = tagged.get("parameters") or tagged.get("injected-parameters")
+    run = notebook.metadata.get("papermill", {})
+    provenance = run.get("input_path") or path.name
+    if run.get("end_time"):
+        provenance += f", executed {moment(run['end_time'])}, in {run['duration']:.0f} s"
+    return {
+        "stem": path.stem,
+        "provenance": provenance,
+        "failure": failure_reason(notebook),
+        "failed_cell": stopped[0].metadata.number if stopped else None,
+        "parameters": _parameters(run.get("parameters", {}), tagged.get("parameters")),
+        "parameters_cell": shown.metadata.number if shown else None,
+    }
+
+
+def _parameters(given: dict[str, Any], defaults: NotebookNode | None) -> list[dict[str, Any]]:
+    """Return a row a parameter: the `defaults` of the notebook, overlaid with what the run set."""
     inspect = papermill_translators.find_translator("python3", "python").inspect
-    rows = []
-    for known in inspect(cell) if cell else []:
-        was_set = known.name in given
-        value = repr(given.pop(known.name)) if was_set else known.default
-        rows.append({"name": known.name, "value": value, "set": was_set, "help": known.help})
-    others = [{"name": k, "value": repr(v), "set": True, "help": ""} for k, v in given.items()]
-    return rows + others
+    known = {each.name: each for each in (inspect(defaults) if defaults else [])}
+    return [
+        {
+            "name": name,
+            "value": repr(given[name]) if name in given else known[name].default,
+            "set": name in given,
+            "help": known[name].help if name in known else "",
+        }
+        for name in dict.fromkeys([*known, *given])
+    ]
 
 
-def _place(tag: Tag) -> str:
+def _check(tag: Tag) -> None:
+    """Raise for an image that nobody described and for what is not in the page itself."""
     cell = tag.find_parent(attrs={"data-cell": True})
-    return str(cell["data-cell"]) if cell else "the page"
+    place = cell["data-cell"] if cell else "the page"
+    if tag.name == "img" and str(tag.get("alt", "")).strip() in _NO_ALT:
+        raise CrossmemError(f"an image in {place} has no alternative text")
+    sources = [str(tag[name]) for name in _LOADING if tag.has_attr(name)]
+    if tag.name in _LOADING_LINKS and tag.has_attr("href"):
+        sources.append(str(tag["href"]))
+    style = tag.get_text() if tag.name == "style" else str(tag.get("style", ""))
+    for source in sources + _CSS_URL.findall(style):
+        if not source.startswith(("data:", "#")):
+            raise CrossmemError(f"{place} would load {source!r} from outside the page")
 
 
-def _check_images(soup: BeautifulSoup) -> None:
-    for image in soup.find_all("img"):
-        if str(image.get("alt", "")).strip() in _NO_ALT:
-            raise CrossmemError(f"an image in {_place(image)} has no alternative text")
+def _dress(table: Tag) -> None:
+    """Give a DataFrame's own table one head row and the classes of ours; take off its frame."""
+    del table["border"]
+    box = table.parent
+    if box is not None and (style := box.select_one("style[scoped]")):
+        style.decompose()
+        box.unwrap()
+    if table.select("[colspan]"):
+        return
+    head, *others = table.select("thead tr")
+    for names in others:  # those of the index, to which pandas gives a row of their own
+        for upper, lower in zip(head("th"), names("th"), strict=True):
+            upper.string = f"{upper.get_text()} {lower.get_text()}".strip()
+        names.decompose()
+    # From the right, as row labels may span several rows.
+    rows = [head("th")[::-1], *(row("td")[::-1] for row in table.select("tbody tr"))]
+    for cells in zip(*rows, strict=False):
+        numeric = is_numeric(cell.get_text() for cell in cells[1:])
+        for cell in cells:
+            if classes := cell_classes(cell.get_text(), numeric=numeric):
+                cell["class"] = classes
 
 
-def _check_self_contained(soup: BeautifulSoup) -> None:
-    for tag in soup.select("*"):
-        sources = [str(tag[name]) for name in _LOADING if tag.has_attr(name)]
-        if tag.name in _LOADING_LINKS and tag.has_attr("href"):
-            sources.append(str(tag["href"]))
-        sources += _CSS_URL.findall(tag.get_text() if tag.name == "style" else _style(tag))
-        for source in sources:
-            if not source.startswith(("data:", "#")):
-                raise CrossmemError(f"{_place(tag)} would load {source!r} from outside the page")
-
-
-def _style(tag: Tag) -> str:
-    return str(tag.get("style", ""))
-
-
-def _give_title(soup: BeautifulSoup) -> None:
+def _add_title_and_contents(soup: BeautifulSoup) -> None:
+    """Name the page after its first heading; list the sections of a longer one below its opening."""
     heading = soup.select_one("main h1") or soup.select_one("main :is(h2, h3)")
     if heading is not None and soup.title is not None:
-        soup.title.string = _words(heading)
-
-
-def _give_contents(soup: BeautifulSoup) -> None:
-    """List the sections of a longer report below its opening."""
+        soup.title.string = heading.get_text().strip()
     for anchor in soup.select("a.anchor-link"):
         anchor["aria-label"] = "Link to this section"
     opening = soup.select_one("main .cell:has(h1)")
     sections = soup.select("main .prose h2[id]")
-    if opening is None or len(sections) < 3:
-        return
-    nav = soup.new_tag("nav", attrs={"class": "contents", "aria-label": "Contents"})
-    listed = soup.new_tag("ol")
-    for section in sections:
-        link = soup.new_tag("a", href=f"#{section['id']}")
-        link.string = _words(section)
-        item = soup.new_tag("li")
-        item.append(link)
-        listed.append(item)
-    nav.append(listed)
-    opening.insert_after(nav)
-
-
-def _words(heading: Tag) -> str:
-    return "".join(
-        text for text in heading.strings if not text.find_parent("a", class_="anchor-link")
-    ).strip()
+    if opening is not None and len(sections) >= 3:
+        listed = "".join(
+            f'<li><a href="#{escape(str(section["id"]))}">{escape(section.get_text().strip())}</a></li>'
+            for section in sections
+        )
+        nav = f'<nav class="contents" aria-label="Contents"><ol>{listed}</ol></nav>'
+        opening.insert_after(BeautifulSoup(nav, "html.parser"))

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from crossmem import paths
 from crossmem.domains.base import Provision, Task
 from crossmem.errors import InputError, unknown
+from crossmem.streams.plan import pattern_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +66,7 @@ class Stream(_Part):
     @property
     def pattern(self) -> str:
         """The stream's name within its phase."""
-        return self.name.removeprefix(self.results_prefix).strip("_") or "single"
+        return pattern_of(self.name, self.results_prefix)
 
     def family(self, task: Task) -> str:
         """Return the family of a task."""
@@ -91,22 +92,22 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Stream:
-    """Read a stream by name.
+    """Read a stream by its name or file.
 
-    Raises InputError for a name that no stream has and for a file that is not a stream.
+    Raises InputError for what is neither, and for a file that is not a stream.
     """
-    if name not in names():
+    path = path_of(name) if name in names() else paths.given(name)
+    if not path.is_file():
         raise unknown("stream", name, names())
-    text = path_of(name).read_text(encoding="utf-8")
     try:
-        return Stream.model_validate_json(text)
+        return Stream.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"stream {path}: cannot be read: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise InputError(
-            f"{path_of(name)} is no stream of schema 1: {where}: {first['msg']}. "
-            "`crossmem streams` writes it anew"
-        ) from None
+        again = ". `crossmem streams` writes it anew" if name in names() else ""
+        raise InputError(f"{path} is no stream of schema 1: {where}: {first['msg']}{again}") from None
 
 
 def digest(stream: Stream) -> str:

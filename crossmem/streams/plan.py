@@ -35,3 +35,17 @@ class Plan:
     budget_window: tuple[int, int] | None
     keying: Keying = "task"
     base_snapshot: str = "1.0.0"
+
+    @property
+    def pattern(self) -> str:
+        """The stream's name within its phase."""
+        return pattern_of(self.name, self.results_prefix)
+
+
+def pattern_of(stream: str, results_prefix: str) -> str:
+    """Return the short name of a stream.
+
+    >>> pattern_of("phase2_v4", "phase2"), pattern_of("churn", "phase2"), pattern_of("phase1", "phase1")
+    ('v4', 'churn', 'single')
+    """
+    return stream.removeprefix(results_prefix).strip("_") or "single"

@@ -19,14 +19,14 @@ from crossmem.api.stripe_access import KEY_VARIABLE
 from crossmem.client import ApiClient
 from crossmem.domains import domain
 from crossmem.errors import CrossmemError, InputError
-from crossmem.run.table_files import TableFiles
+from crossmem.harness.table_files import TableFiles
 from crossmem.upstream import process, tree
 from crossmem.upstream.profile import NAME, Profile, load
 
 if TYPE_CHECKING:
     from crossmem.contract import Response
     from crossmem.domains.base import Body
-    from crossmem.run.table_files import Layout
+    from crossmem.harness.table_files import Layout
     from crossmem.streams import Stream
 
 

@@ -11,7 +11,7 @@ from crossmem.api import tables_of
 from crossmem.api.server import serving
 from crossmem.client import ApiClient
 from crossmem.domains import domain
-from crossmem.run.table_files import private_copy
+from crossmem.harness.table_files import private_copy
 from crossmem.settings import EMBEDDED
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from crossmem.api.stripe_access import StripeAccess
-    from crossmem.run.table_files import TableFiles
+    from crossmem.harness.table_files import TableFiles
 
 
 @dataclass(frozen=True)

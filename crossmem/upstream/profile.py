@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from crossmem.client import Routes
 from crossmem.errors import InputError
-from crossmem.run.table_files import Layout
+from crossmem.harness.table_files import Layout
 from crossmem.upstream import tree
 
 NAME = "upstream.toml"

@@ -74,19 +74,12 @@ def test_the_document_discloses_both_requests() -> None:
         assert schemas[name]["properties"]["amount"]["type"] == "integer"
 
 
-def test_the_docs_page_shows_both_endpoints_and_the_key(client: httpx.Client) -> None:
-    page = client.get("/docs").text
-    shown = [CHARGES, REFUNDS, "Idempotency-Key", *DOCUMENT["components"]["schemas"]]
-    assert [name for name in shown if name not in page] == []
-    assert "<script" not in page
-
-
-def test_no_code_is_told_by_the_document_or_its_page(client: httpx.Client) -> None:
-    told = client.get("/openapi.json").text + client.get("/docs").text
+def test_no_code_is_told_by_the_document(client: httpx.Client) -> None:
+    told = client.get("/openapi.json").text
     codes = [*rows(PROMO), *(code for version in range(1, 5) for code in csm(version).values())]
     assert [code for code in codes if code in told] == []
 
 
-def test_the_example_on_the_docs_page_is_refused_with_a_fix(client: httpx.Client) -> None:
+def test_the_example_of_the_domain_is_refused_with_a_fix(client: httpx.Client) -> None:
     path, request = DOMAIN.example
     assert client.post(path, json=request).json()["recovery_feedback"]["suggestions"]

@@ -150,7 +150,7 @@ def test_serve_runs_until_ctrl_c_and_its_own_words_make_a_drift() -> None:
         headers = {"X-Admin-Token": words["admin"]}
         answer = httpx.post(f"{words['serving']}/admin/reload", headers=headers)
         assert [change["to_version"] for change in answer.json()["reloaded"]] == ["2.0.0"]
-        assert httpx.get(words["docs"]).is_success
+        assert httpx.get(words["described"]).is_success
     assert not Path(words["tables"]).exists()
 
 

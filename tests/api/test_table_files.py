@@ -15,16 +15,13 @@ from pydantic import TypeAdapter
 from crossmem.api import DOMAINS, tables_of
 from crossmem.api.recipe import DOMAIN
 from crossmem.api.tables import (
-    DictDiff,
-    ListDiff,
-    Spec,
-    Table,
     TableError,
+    TableSpec,
     TableStore,
-    diff,
     read_table,
     read_tables,
 )
+from crossmem.contract import DictDiff, ListDiff, difference
 from crossmem.errors import InputError
 
 from .helpers import BRANDS, PAIRS, snapshot, swap, unhurried
@@ -34,26 +31,18 @@ list_rows = st.dictionaries(values, st.lists(values, min_size=1, unique=True), m
 dict_rows = st.dictionaries(values, values, max_size=6)
 
 
-def of_lists(rows: dict[str, list[str]]) -> Table:
-    return Table("t", "list", "1", rows)
-
-
-def of_pairs(rows: dict[str, str]) -> Table:
-    return Table("t", "dict", "1", rows)
-
-
 def as_sets(rows: dict[str, list[str]]) -> dict[str, set[str]]:
     return {category: set(values) for category, values in rows.items() if values}
 
 
 def list_diff(old: dict[str, list[str]], new: dict[str, list[str]]) -> ListDiff:
-    change = diff(of_lists(old), of_lists(new))
+    change = difference(old, new, "list")
     assert isinstance(change, ListDiff)
     return change
 
 
 def dict_diff(old: dict[str, str], new: dict[str, str]) -> DictDiff:
-    change = diff(of_pairs(old), of_pairs(new))
+    change = difference(old, new, "dict")
     assert isinstance(change, DictDiff)
     return change
 
@@ -105,7 +94,7 @@ def test_a_dict_diff_back_is_the_diff_forth_swapped(old: dict[str, str], new: di
 @unhurried
 @given(rows=list_rows)
 def test_equal_rows_have_an_empty_diff(rows: dict[str, list[str]]) -> None:
-    assert list_diff(rows, rows) == ListDiff(added={}, removed={})
+    assert list_diff(rows, rows) == ListDiff(shape="list", added={}, removed={})
 
 
 GOOD = snapshot("1.0.0")
@@ -166,13 +155,13 @@ def test_a_failed_reload_keeps_every_old_table(tables: Path) -> None:
 
 def test_a_change_of_order_alone_is_a_change_with_an_empty_diff(tmp_path: Path) -> None:
     # The first brand is what gets suggested: an order is content.
-    path, spec = tmp_path / "t.json", Spec("t", "list", TypeAdapter(dict[str, list[str]]))
+    path, spec = tmp_path / "t.json", TableSpec("t", "list", TypeAdapter(dict[str, list[str]]))
     content: dict[str, Any] = {"table": "t", "version": "1", "rows": {"a": ["x", "y"]}}
     path.write_text(json.dumps(content))
     store = TableStore(tmp_path, (spec,))
     content["rows"]["a"].reverse()
     path.write_text(json.dumps(content))
-    assert [change.diff for change in store.reload()] == [ListDiff(added={}, removed={})]
+    assert [change.diff for change in store.reload()] == [ListDiff(shape="list", added={}, removed={})]
     assert store.reload() == []
 
 

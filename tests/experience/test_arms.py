@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from running import run_phase
+from running import outcome, run_phase, settings_of
 
 from crossmem import streams
 from crossmem.agents.prompts import Prompter
@@ -15,17 +15,16 @@ from crossmem.domains import domain
 from crossmem.errors import CrossmemError, InputError
 from crossmem.experience.arms import EXPERIENCE_ARMS, TABLE
 from crossmem.experience.memory import ExperienceMemory
+from crossmem.harness.episode import Replay, refold
 from crossmem.memory.arms import ARMS
 from crossmem.memory.entry import Rendered
-from crossmem.run.episode import Replay, refold
-from crossmem.settings import read
 
 from .world import fresh, live
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossmem.run.records import EpisodeRecord
+    from crossmem.harness.records import EpisodeRecord
 
 GOVERNED = [name for name in EXPERIENCE_ARMS if name.endswith(("A2", "A2D"))]
 LESSONS = [name for name in GOVERNED if not name.startswith("rich.faithful")]
@@ -40,17 +39,16 @@ def test_a_fold_over_the_records_is_the_live_memory_wherever_it_is_cut(
     lived = live(tmp_path, TABLE[name], "phase3_m1")
     memory = fresh(TABLE[name], lived.stream)
     for record in lived.records:
-        task = lived.stream.episodes[record.index].task
-        told = [each for attempt in record.attempts for each in attempt.told]
-        assert all("budget" in each or "diffs" in each for each in told)
+        index = record.row.index
+        task = lived.stream.episodes[index].task
+        signals = [each for attempt in record.attempts for each in attempt.signals]
+        assert {each.kind for each in signals} <= {"budget", "diffs"}
         before = fresh(TABLE[name], lived.stream)
-        for each in lived.records[: record.index]:
-            refold(before, lived.stream.episodes[each.index].task, each.attempts)
-        if not told:  # what is recalled after a cut is what was recalled live
-            recalled = before.recall(task)
-            listed = record.attempts[0].recalled
-            assert [entry.value for entry in recalled] == [each["value"] for each in listed]
-        refold(memory, task, record.attempts)
+        for each in lived.records[:index]:
+            refold(before, lived.stream.episodes[each.row.index].task, each)
+        if not signals:  # what is recalled after a cut is what was recalled live
+            assert list(before.recall(task)) == record.attempts[0].recalled
+        refold(memory, task, record)
         assert (memory.store.count, memory.store.bytes) == (record.row.entries, record.row.bytes)
 
 
@@ -73,8 +71,8 @@ def test_a_governed_memory_serves_no_outdated_value_after_a_stamp_exposed_it(
     exposed: dict[str, str] = {}
     for record in lived.records:
         for each in record.attempts[0].recalled:
-            if each["table"] in exposed:
-                assert each["version"] == exposed[each["table"]], (record.index, each)
+            if each.table in exposed:
+                assert each.version == exposed[each.table], (record.row.index, each)
         exposed |= stamps(record)
 
 
@@ -87,12 +85,12 @@ def test_no_word_of_a_governed_memory_names_what_its_ledger_has_dropped(
     assert isinstance(memory, ExperienceMemory)
     dropped = 0
     for record in lived.records:
-        task = lived.stream.episodes[record.index].task
-        assert not leaked(memory, memory.recall(task).text), record.index
+        task = lived.stream.episodes[record.row.index].task
+        assert not leaked(memory, memory.recall(task).text), record.row.index
         for attempt in record.attempts:
-            refold(memory, task, [attempt])
+            refold(memory, task, record.model_copy(update={"attempts": [attempt]}))
             if attempt is not record.attempts[-1]:
-                assert not leaked(memory, memory.remind(task)), record.index
+                assert not leaked(memory, memory.remind(task)), record.row.index
         dropped += len(banned(memory))
     assert dropped
 
@@ -135,7 +133,7 @@ def test_fixed_and_governed_skills_do_as_the_core_arms(tmp_path: Path) -> None:
 def test_a_faithful_skill_is_never_replaced_and_a_fixed_one_is(tmp_path: Path) -> None:
     faithful = live(tmp_path / "faithful", TABLE["skills.faithful"], "phase3_m1")
     fixed = live(tmp_path / "fixed", TABLE["skills.fixed"], "phase3_m1")
-    assert faithful.stale() == 15  # as A1, which keeps the first value for good
+    assert faithful.stale() == 15  # as A1F, which keeps the first value for good
     assert fixed.stale() == 5  # as LWG, which replaces it
 
 
@@ -166,7 +164,7 @@ def test_a_phase_imports_nothing_of_this_room() -> None:
 
 def test_a_component_stands_for_its_arms_in_the_variants_and_governances_asked_for() -> None:
     given = {"mock": True, "arms": "A0,cards,A3C", "variant": "fixed", "governed": "none,A2"}
-    chosen = [arm.name for arm in read("experience", given).chosen()]
+    chosen = [arm.name for arm in settings_of("experience", **given).arms_to_run()]
     assert chosen == ["A0", "cards.fixed", "cards.fixed.A2", "A3C"]
 
 
@@ -177,13 +175,13 @@ def test_a_component_stands_for_its_arms_in_the_variants_and_governances_asked_f
         ({"arms": "cards,cards.fixed"}, "repeated arm"),
         ({"arms": ""}, "unknown arm"),
         ({"variant": "fix"}, "unknown variant 'fix'; did you mean 'fixed'"),
-        ({"governed": "A1"}, "unknown governance 'A1'"),
+        ({"governed": "A1F"}, "unknown governance 'A1F'"),
         ({"keying": "request"}, "keying"),
     ],
 )
 def test_a_bad_parameter_is_named(given: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        read("experience", {"mock": True, **given})
+        settings_of("experience", mock=True, **given).arms_to_run()
 
 
 def test_a_run_killed_halfway_ends_with_the_rows_of_an_undisturbed_one(
@@ -208,12 +206,7 @@ def test_a_run_killed_halfway_ends_with_the_rows_of_an_undisturbed_one(
         with pytest.raises(CrossmemError, match="killed"):
             run_phase("experience", **given)
     resumed = run_phase("experience", **given, resume=True)
-    for part in ("rows", "events", "attempts"):
-        assert plain(getattr(resumed.results, part)) == plain(getattr(whole.results, part))
-
-
-def plain(records: list[Any]) -> list[dict[str, Any]]:
-    return [record.model_dump(exclude={"latency_s"}) for record in records]
+    assert outcome(resumed) == outcome(whole)
 
 
 def test_a_live_agent_reads_the_rendered_context_and_the_scripted_one_pays_for_it(

@@ -2,88 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from crossmem.experience.node import FaithfulFile, NodeFile, pick_final
 from crossmem.experience.rendering import Item, Section, fit, unlimited
 from crossmem.experience.summaries import SummaryCache
 
 from .world import deck, journal, lesson, node
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from crossmem.experience.node import NodeJournal
+    pass
 
 SCORES = (0.6, 0.9, 0.7)
-
-
-def stored(of: NodeJournal, path: Path) -> NodeFile:
-    file = NodeFile(path)
-    for each in of.nodes:
-        file.append(journal_line(each.id, of))
-    return file
-
-
-def journal_line(number: int, of: NodeJournal) -> bytes:
-    from crossmem.experience.node import checked_line
-
-    return checked_line(of.nodes[number].dumped())
-
-
-# -- 1: resume erases the evaluator's facts, and that changes decisions ------------------------------
-
-
-def test_1_faithful_a_resume_forgets_the_facts_and_picks_the_final_node_at_random(
-    tmp_path: Path,
-) -> None:
-    made = journal(*(node(number, score) for number, score in enumerate(SCORES)))
-    file = FaithfulFile(tmp_path / "journal.jsonl")
-    file.save(made.nodes)
-    back = file.load()
-
-    assert pick_final(made.nodes, seed=0) == 1
-    assert all(each.info == {} for each in back)
-    assert {pick_final(back, seed) for seed in range(10)} == {0, 1, 2}
-
-
-def test_1_fixed_a_resume_keeps_every_fact_and_the_choice(tmp_path: Path) -> None:
-    made = journal(*(node(number, score) for number, score in enumerate(SCORES)))
-    back, bad = stored(made, tmp_path / "journal.jsonl").load()
-
-    assert bad == []
-    assert back.nodes == made.nodes
-    assert {pick_final(back.nodes, seed) for seed in range(10)} == {1}
-
-
-# -- 2: restored ancestors are shadows ----------------------------------------------------------------
-
-
-def test_2_faithful_what_is_attached_to_a_restored_parent_never_reaches_the_journal(
-    tmp_path: Path,
-) -> None:
-    file = FaithfulFile(tmp_path / "journal.jsonl")
-    file.save(journal(node(0), node(1, 1.0, 0)).nodes)
-    parent, child = file.load()
-    child.parents[0].summary = "paid for"
-
-    assert child.parents[0].id == parent.id
-    assert child.parents[0] is not parent
-    assert parent.summary is None
-
-
-def test_2_fixed_a_parent_is_the_node_that_the_journal_holds(tmp_path: Path) -> None:
-    made = journal(node(0), node(1, 1.0, 0))
-    back, _ = stored(made, tmp_path / "journal.jsonl").load()
-    cache = SummaryCache(faithful=False)
-    (parent,) = (back.nodes[each] for each in back.nodes[1].parents)
-    made_of_it, _ = cache.ensure(parent, None, parent.lessons, {})
-
-    assert cache.read(back.nodes[0], None, back.nodes[0].lessons, {}) is made_of_it
 
 
 # -- 3: rank and best are frozen ----------------------------------------------------------------------
@@ -161,28 +93,3 @@ def test_10_fixed_the_context_keeps_to_its_budget_and_names_what_was_cut() -> No
     assert set(fitted.kept) | set(fitted.cut) == {str(each) for each in range(100)}
     assert fitted.cut
     assert not set(fitted.kept) & set(fitted.cut)
-
-
-# -- 8: a torn line ------------------------------------------------------------
-
-
-def test_8_faithful_a_torn_line_ends_the_whole_reading(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    FaithfulFile(path).save(journal(node(0), node(1)).nodes)
-    path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(json.JSONDecodeError):
-        FaithfulFile(path).load()
-
-
-def test_8_fixed_a_torn_line_is_named_and_neither_the_others_nor_the_next_are_lost(
-    tmp_path: Path,
-) -> None:
-    made = journal(node(0), node(1), node(2))
-    file = NodeFile(tmp_path / "journal.jsonl")
-    file.append(journal_line(0, made))
-    file.append(journal_line(1, made)[:-5])
-    file.append(journal_line(2, made))
-    back, bad = file.load()
-
-    assert [each.request for each in back.nodes] == [made.nodes[n].request for n in (0, 2)]
-    assert [each.line for each in bad] == [2]

@@ -6,7 +6,7 @@ import pytest
 
 from crossmem import experience as ex
 from crossmem.analysis.metrics import value
-from crossmem.run.results import Run
+from crossmem.harness.results import Run
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def with_budget(run: Run, *steps: tuple[int, int | None]) -> Run:
     """The run as if its tight budget had been elsewhere."""
     budget = [{"before": before, "bytes": limit} for before, limit in steps]
     config = {**run.config, "budget": budget}
-    return Run(run.path, run.results.model_copy(update={"config": config}))
+    return Run(run.path, config, run.episodes)
 
 
 @pytest.mark.parametrize(

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from running import attempts_of, rows_of
+from running import attempts_of, rows_of, settings_of
 
 from crossmem import experience as ex
+from crossmem import study
 from crossmem.errors import InputError
 from crossmem.experience.memory import ExperienceMemory
-from crossmem.experience.skills import key_of, read_skills, write_skills
-from crossmem.run import history
-from crossmem.settings import read
+from crossmem.experience.settings import arm_of
+from crossmem.experience.skills import key_of, read_skills
+from crossmem.harness.history import memory_at
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 pytestmark = pytest.mark.usefixtures("results")
 
@@ -30,6 +31,12 @@ value: "Dravunhal VX 26"
 ---
 - For oats in celiac recipes take the brand Dravunhal VX 26.
 """
+
+
+def remembered(run: Run, name: str, episode: int) -> ExperienceMemory:
+    memory = memory_at(run, arm_of(run, name), episode)
+    assert isinstance(memory, ExperienceMemory)
+    return memory
 
 
 def with_skills(folder: Path, **given: Any) -> Run:
@@ -68,7 +75,7 @@ def test_a_skill_of_another_world_is_never_served_once_governed_and_exposed(fold
     stale = ex.measures.summary(found)["stale_attempts"]
     sent = {
         arm: sum(
-            any(each.value == "Brand Of Old" for each in attempt.carried)
+            any(each.entry.value == "Brand Of Old" for each in attempt.carried)
             for attempt in attempts_of(found)
             if attempt.arm == arm
         )
@@ -91,18 +98,6 @@ def test_a_text_alone_is_put_before_the_agent_and_costs_its_tokens(folder: Path)
 
 def _first_oats(run: Run) -> int:
     return min(row.index for row in rows_of(run) if row.drift_row == "oats")
-
-
-def test_what_a_run_has_learned_can_begin_another(tmp_path: Path) -> None:
-    learned = ex.run(mock=True, model="haiku", stream="phase2_v4", arms="skills.fixed")
-    memory = history.memory(learned, "skills.fixed")
-    assert isinstance(memory, ExperienceMemory)
-    skills = memory.stores.guidance.in_force
-    write_skills(skills.values(), tmp_path / "learned")
-    assert read_skills(tmp_path / "learned") == skills
-
-    begun = with_skills(tmp_path / "learned", stream="rollback", arms="skills.fixed.A2")
-    assert ex.measures.summary(begun)["attempts"]["skills.fixed.A2"] >= begun.length
 
 
 def test_a_run_says_which_skills_it_began_with(folder: Path) -> None:
@@ -146,13 +141,10 @@ def test_a_run_keeps_the_skills_it_had_whatever_becomes_of_the_files(
         (folder / "oats.md").unlink()
     else:
         (folder / "oats.md").write_text(text, encoding="utf-8")
-    memory = history.memory(found, "skills.faithful", before=0)
-    assert isinstance(memory, ExperienceMemory)
+    memory = remembered(found, "skills.faithful", 0)
     (skill,) = memory.stores.guidance.in_force.values()
     assert skill.lesson is not None
     assert skill.lesson.value == "Dravunhal VX 26"
-    again = ex.run(results=str(found.path), stream="phase2_v4")
-    assert ex.restart.restarted(again).loc["skills.fixed", "prompts"] == 12
 
 
 def test_a_run_does_not_go_on_with_other_skills(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +152,7 @@ def test_a_run_does_not_go_on_with_other_skills(folder: Path, monkeypatch: pytes
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("crossmem.study._Study._finish", killed)
+        patch.setattr("crossmem.harness.log.RunLog.end", killed)
         with pytest.raises(KeyboardInterrupt):
             with_skills(folder)
     (folder / "oats.md").write_text(OATS.replace("Dravunhal", "Another"), encoding="utf-8")
@@ -183,7 +175,7 @@ def test_a_skill_that_no_task_has_is_named_and_the_others_serve(folder: Path) ->
     (folder / "rye.md").write_text("---\nkey: brand / rye\n---\n- take X\n", encoding="utf-8")
     given = {"mock": True, "arms": "skills", "stream": "phase2_v4", "skills": str(folder)}
     with pytest.warns(UserWarning, match="has the key brand / rye"):
-        read("experience", given)
+        study.check(settings_of("experience", **given))
 
 
 def test_the_key_of_a_skill_is_the_key_of_its_entry(folder: Path) -> None:
@@ -198,8 +190,7 @@ def test_without_its_table_a_skill_stays_and_without_its_version_the_first_stamp
 ) -> None:
     lines = [line for line in OATS.splitlines() if not line.startswith(left_out)]
     (folder / "oats.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
-    memory = history.memory(with_skills(folder, arms="skills.faithful.A2"), "skills.faithful.A2", 4)
-    assert isinstance(memory, ExperienceMemory)
+    memory = remembered(with_skills(folder, arms="skills.faithful.A2"), "skills.faithful.A2", 4)
     lesson = read_skills(folder)["brand / oats"].lesson
     assert lesson is not None
     assert (lesson in memory._unproven) is stays

@@ -6,13 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from crossmem.domains.recipe import Recipe
 from crossmem.errors import InputError
-from crossmem.experience.cards import family_of, signature_of
-from crossmem.experience.node import Node, NodeFile, NodeJournal, checked_line, loaded
-from crossmem.experience.skills import Guidance, Skill, inject, read_skill, read_skills
+from crossmem.experience.cards import Deck, family_of
+from crossmem.experience.node import Node, NodeJournal
+from crossmem.experience.skills import Guidance, Skill, read_skill, read_skills
 from crossmem.experience.summaries import SummaryCache, cut, parsed, shown, template
 
 from .world import KEY, deck, journal, lesson, node
@@ -20,61 +19,7 @@ from .world import KEY, deck, journal, lesson, node
 if TYPE_CHECKING:
     from pathlib import Path
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
-
-
 # -- the attempt journal -----------------------------------------------------------------------------
-
-
-@given(
-    request=st.dictionaries(st.text(), JSON, max_size=4),
-    info=st.dictionaries(st.text(), JSON, max_size=4),
-    texts=st.tuples(st.text(), st.text()),
-    metric=st.floats(0, 1),
-    value=JSON,
-)
-def test_a_node_comes_back_as_it_was_written(
-    request: dict[str, Any], info: dict[str, Any], texts: tuple[str, str], metric: float, value: Any
-) -> None:
-    plan, output = texts
-    made = node(0, request=request, info=info, plan=plan, output=output, metric=metric)
-    made = Node(**{**vars(made), "lessons": (lesson(value),)})
-    assert loaded(made.dumped()) == made
-    assert loaded(round_trip(made)) == made
-
-
-def round_trip(made: Node) -> dict[str, Any]:
-    import json
-
-    content: dict[str, Any] = json.loads(checked_line(made.dumped()).partition(b" ")[2])
-    return content
-
-
-def test_a_damaged_record_is_named_and_the_rest_kept_with_their_links(tmp_path: Path) -> None:
-    file = NodeFile(tmp_path / "nodes")
-    made = journal(node(0), node(1, 1.0, 0), node(2, 1.0, 0, 1))
-    for each in made.nodes:
-        file.append(checked_line(each.dumped()))
-    lines = file.path.read_bytes().splitlines(keepends=True)
-    file.path.write_bytes(lines[0] + lines[1].replace(b"brand", b"bland", 1) + lines[2])
-    back, bad = file.load()
-
-    assert [(each.line, each.why) for each in bad] == [(2, "altered: its checksum is another")]
-    assert [each.request for each in back.nodes] == [made.nodes[n].request for n in (0, 2)]
-    assert back.nodes[1].parents == (0,)
-
-
-def test_a_record_of_another_schema_is_named(tmp_path: Path) -> None:
-    file = NodeFile(tmp_path / "nodes")
-    file.append(checked_line({**node(0).dumped(), "schema": 2}))
-    file.append(checked_line(node(0).dumped()))
-    back, bad = file.load()
-    assert len(back) == 1
-    assert [(each.line, each.why) for each in bad] == [(1, "no node of schema 1: schema 2, not 1")]
 
 
 @pytest.mark.parametrize("bad", [node(1), node(0, 1.0, 0), node(0, 1.0, -1)])
@@ -94,19 +39,26 @@ def test_ancestors_come_nearest_first_each_once_and_no_more_than_asked() -> None
 # -- cards and board ---------------------------------------------------------------------------------
 
 
-def test_the_faithful_family_is_a_text_search_and_the_fixed_one_the_rules_met() -> None:
-    commented = node(0, plan="no ensemble here, lgb = 1")
-    assert family_of(commented, faithful=True) == "ensemble+lightgbm"
-    assert family_of(node(0), faithful=True) == "unknown"
-    assert family_of(node(0), faithful=False) == "brand"
-    assert family_of(node(0, 0.5), faithful=False) == "brand"
+class Programs(Recipe):
+    """A domain whose requests and answers are texts that can be searched."""
+
+    def family_in_text(self, text: str) -> str | None:
+        return "ensemble" if "ensemble" in text else None
+
+    def error_in_text(self, text: str) -> str | None:
+        return "timeout" if "timeout" in text else None
 
 
-def test_the_faithful_signature_is_the_first_pattern_and_the_fixed_one_the_rules_violated() -> None:
-    odd = node(0, 0.5, output="timeout=600 and a KeyError", info={"violated": ["name", "brand"]})
-    assert signature_of(odd, faithful=True) == "timeout"
-    assert signature_of(odd, faithful=False) == "name+brand"
-    assert signature_of(node(0), faithful=False) is None
+def test_faithful_cards_ask_the_domain_to_search_texts_and_fixed_ones_read_the_rules() -> None:
+    odd = node(0, 0.5, plan="an ensemble", output="timeout=600", info={"violated": ["name", "brand"]})
+    for faithful, what, said in (
+        (True, Programs(), ("ensemble", "timeout")),
+        (True, Recipe(), ("unknown", None)),
+        (False, Programs(), ("brand+name", "name+brand")),
+    ):
+        card = Deck(faithful, what).add(journal(odd), odd)
+        assert (card.family, card.signature) == said
+    assert family_of(node(0)) == "brand"
 
 
 def test_novelty_falls_with_the_family_and_delta_is_the_gain_over_the_best_parent() -> None:
@@ -186,56 +138,24 @@ def test_fields_are_cut_at_420_characters_and_a_cards_text_at_360() -> None:
     assert cut("a  b\n c", 9) == "a b c"
 
 
-def test_summaries_come_back_and_a_damaged_one_is_named(tmp_path: Path) -> None:
-    cache = SummaryCache(faithful=False)
-    for value in ("a", "b"):
-        cache.ensure(node(0), None, [lesson(value)], {})
-    cache.save(tmp_path / "rich")
-    text = (tmp_path / "rich").read_bytes()
-    (tmp_path / "rich").write_bytes(text.replace(b'"a"', b'"c"', 1))
-    back = SummaryCache(faithful=False)
-    bad = back.load(tmp_path / "rich")
-    assert [each.line for each in bad] == [1]
-    assert list(back.kept.items()) == list(cache.kept.items())[1:]
-
-
 # -- skills ------------------------------------------------------------------------------------------
 
 OLD = Skill("brand oats", "- use X 1", "1")
 NEW = Skill("brand oats", "- use X 2", "2")
 
 
-def test_faithful_a_heading_that_is_there_is_never_written_again() -> None:
-    prompt = inject("Task.", {OLD.key: OLD}, OLD.key, faithful=True).prompt
-    again = inject(prompt, {NEW.key: NEW}, NEW.key, faithful=True)
-    assert again.prompt == prompt
-    assert again.skipped == (OLD.key,)
-
-
 def test_fixed_a_new_version_replaces_the_block_in_place_and_the_same_one_changes_nothing() -> None:
-    other = Skill("name cream", "- use coconut")
-    both = {OLD.key: OLD, other.key: other}
-    prompt = inject("Task.", both, OLD.key, other.key, faithful=False).prompt
-    again = inject(prompt, {NEW.key: NEW}, NEW.key, faithful=False)
-    assert again.replaced == (NEW.key,)
-    assert "X 2" in again.prompt
-    assert "X 1" not in again.prompt
-    assert again.prompt.index("X 2") < again.prompt.index("coconut")
-    assert inject(again.prompt, {NEW.key: NEW}, NEW.key, faithful=False).skipped == (NEW.key,)
-
-
-def test_fixed_a_block_is_replaced_with_the_headings_of_its_own_text() -> None:
     long = Skill(OLD.key, "- use X 1\n\n## Details\n\n- X 1 it is", "1")
-    other = Skill("name cream", "- use coconut")
-    both = {long.key: long, other.key: other}
-    prompt = inject("Task.", both, long.key, other.key, faithful=False).prompt
-    again = inject(prompt, {NEW.key: NEW}, NEW.key, faithful=False).prompt
-    assert "X 1" not in again
-    assert again.endswith("- use coconut")
-
-
-def test_a_skill_that_is_missing_is_named() -> None:
-    assert inject("Task.", {}, "brand oats", faithful=False).missing == ("brand oats",)
+    guidance = Guidance(faithful=False)
+    for skill in (long, Skill("name cream", "- use coconut")):
+        assert guidance.learn(skill)
+    assert guidance.learn(NEW)
+    assert "X 1" not in guidance.prompt
+    assert guidance.prompt.index("X 2") < guidance.prompt.index("coconut")
+    assert guidance.prompt.endswith("- use coconut")
+    written = guidance.written
+    assert not guidance.learn(NEW)
+    assert guidance.written == written
 
 
 def test_a_skill_file_has_a_key_and_a_text(tmp_path: Path) -> None:

@@ -10,16 +10,17 @@ from crossmem.agents.scripted import ScriptedAgent
 from crossmem.domains import domain
 from crossmem.experience.cards import Deck
 from crossmem.experience.node import Node, NodeJournal
+from crossmem.harness.runner import prompter_for, replay_of
 from crossmem.memory.entry import Entry, Key
-from crossmem.settings import read
-from crossmem.stage import make_replay, prompter_for, world_of
+from crossmem.settings import Phase1Settings
+from crossmem.upstream.embedded import EmbeddedApi
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from crossmem.harness.records import EpisodeRecord
     from crossmem.memory.arms import Arm
     from crossmem.memory.memory import MemoryBackend
-    from crossmem.run.records import EpisodeRecord
     from crossmem.streams import Stream
 
 KEY: Key = ("brand", "oats")
@@ -59,7 +60,7 @@ def journal(*nodes: Node) -> NodeJournal:
 
 
 def deck(of: NodeJournal, *, faithful: bool) -> Deck:
-    made = Deck(faithful)
+    made = Deck(faithful, domain("recipe"))
     for each in of.nodes:
         made.add(of, each)
     return made
@@ -82,11 +83,11 @@ class Lived:
 
 def live(folder: Path, arm: Arm, stream_name: str = "phase2_v4") -> Lived:
     """Replay a stream through an arm, against a real server."""
-    parameters = read("phase1", {"mock": True, "model": "haiku", "keying": "task"})
+    settings = Phase1Settings(mock=True, model="haiku", keying="task")
     stream = streams.load(stream_name)
-    with world_of(stream, folder / "tables") as over:
-        agent = ScriptedAgent(parameters.model, prompter_for(parameters, stream, over[0]))
-        replay = make_replay(parameters, stream, arm, agent, over)
+    with EmbeddedApi(stream.domain).serve(folder / "tables") as over:
+        agent = ScriptedAgent(settings.model, prompter_for(settings, stream, over[0]))
+        replay = replay_of(settings, stream, arm, agent, over)
         records = [replay.episode(index) for index in range(len(stream.episodes))]
     return Lived(stream, records, replay.memory)
 

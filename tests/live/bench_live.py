@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from crossmem.streams import Stream
 
-ARMS = "A0,A1,A2,A3,LW,LWG"
+ARMS = "A0,A1F,A2,A3,LW,LWG"
 BOUND = 1.3
 
 

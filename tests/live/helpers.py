@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from running import attempts_of, rows_of, run_phase
+
 if TYPE_CHECKING:
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
     from crossmem.streams import Stream
 
 KEY = "sk-ant-test-not-to-be-found-7c31e9d04ab8"
@@ -44,7 +46,12 @@ def problems(of: Run) -> list[str]:
     return [attempt.error for attempt in attempts_of(of) if attempt.error]
 
 
-RUN = "from crossmem.study import run; print(run_phase(sys.argv[1], **json.loads(sys.argv[2])).path)"
+RUN = """
+import crossmem as cm
+from crossmem import experience
+phases = {"phase1": cm.phase1, "experience": experience.run}
+print(phases[sys.argv[1]](**json.loads(sys.argv[2])).path)
+"""
 
 
 def start(*hook: str, phase: str = "phase1", **given: Any) -> subprocess.Popen[str]:
@@ -57,8 +64,6 @@ def start(*hook: str, phase: str = "phase1", **given: Any) -> subprocess.Popen[s
 
 SHORT = f"""
 sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
-from running import attempts_of, rows_of, run_phase
-from running import attempts_of, rows_of, run_phase
 
 from crossmem import streams
 from live.helpers import short
@@ -71,8 +76,3 @@ streams.load = lambda name: short(load(name))
 def rows(of: Run) -> list[dict[str, Any]]:
     """Return the rows of a run but for what a clock says."""
     return [row.model_dump(exclude={"latency_s"}) for row in rows_of(of)]
-
-
-def unfinished(folder: Path) -> list[Path]:
-    """Return the folders of runs that did not come to their end."""
-    return sorted((folder / ".runs").iterdir())

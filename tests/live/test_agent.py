@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from running import attempts_of, rows_of, run_phase
+from running import attempts_of, events_of, rows_of, run_phase, settings_of
 
 from crossmem import streams
 from crossmem.agents.prompts import HINT_STYLES
-from crossmem.settings import read
-from crossmem.stage import prompter_for, world_of
+from crossmem.harness.runner import prompter_for
+from crossmem.upstream.embedded import EmbeddedApi
 
 from .fakes import Asked, ChatCompletions, Messages, competent
 from .helpers import KEY, MODELS, live
@@ -21,13 +21,13 @@ from .helpers import KEY, MODELS, live
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
     from .fakes import Provider
 
 pytestmark = pytest.mark.usefixtures("six")
 
-ALL = "A0,A1,A1N,LW,LWG,A2,A2D,A2C,A2V,A3"
+ALL = "A0,A1F,A1,LW,LWG,A2,A2D,A2C,A2V,A3"
 OF_THE_AGENT = {
     "input_tokens",
     "output_tokens",
@@ -41,15 +41,15 @@ OF_THE_AGENT = {
 
 def without(records: list[Any], *names: str) -> list[dict[str, Any]]:
     left_out = OF_THE_AGENT | {"evidence", *names}
-    return [{k: v for k, v in record.model_dump().items() if k not in left_out} for record in records]
+    return [{k: v for k, v in vars(record).items() if k not in left_out} for record in records]
 
 
 @pytest.mark.parametrize("api", MODELS)
 def test_mock_and_live_runs_differ_in_the_agent_only(provider: Provider, api: str) -> None:
     mock = run_phase("phase1", model="haiku", mock=True, arms=ALL)
     run_live = live(model=MODELS[api], arms=ALL)
-    for part in ("rows", "events", "attempts"):
-        expected, found = (without(getattr(each.results, part)) for each in (mock, run_live))
+    for part in (rows_of, events_of, attempts_of):
+        expected, found = (without(part(each)) for each in (mock, run_live))
         assert found == expected
     assert {row.tokens_source for row in rows_of(run_live)} == {"reported"}
     assert {row.tokens_source for row in rows_of(mock)} == {"estimated"}
@@ -74,8 +74,8 @@ def asked(provider: Provider) -> list[Asked]:
 
 def the_schema(results: Path) -> Any:
     stream = streams.load("phase1")
-    with world_of(stream, results.with_name("tables")) as (api, _):
-        prompter = prompter_for(read("phase1", {"mock": True}), stream, api)
+    with EmbeddedApi(stream.domain).serve(results.with_name("tables")) as (api, _):
+        prompter = prompter_for(settings_of("phase1", mock=True), stream, api)
     return prompter.disclosed(stream.episodes[0].task).request_schema
 
 

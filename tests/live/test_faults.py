@@ -22,7 +22,7 @@ from .test_agent import assert_no_call_is_left_dangling
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 pytestmark = pytest.mark.usefixtures("six")
 

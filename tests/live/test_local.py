@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from running import attempts_of, rows_of
+from running import attempts_of, logs_of, rows_of
 
 from crossmem import streams
 from crossmem.agents.providers import llamacpp
@@ -107,7 +107,7 @@ def test_a_file_that_is_no_model_is_said_before_anything_starts(tmp_path: Path, 
         live(model="local", gguf=str(path))
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert not (results / ".runs").exists()
+    assert logs_of(results, ended=False) == []
 
 
 def test_a_model_file_that_is_not_there_is_said(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def only_first(change: dict[str, Any]) -> Any:
 
 def left(results: Path) -> list[Path]:
     """Return what a run left in its results folder."""
-    return [path for path in results.rglob("*") if path.is_file() or path.name != ".runs"]
+    return list(results.rglob("*"))
 
 
 def said(of: pytest.ExceptionInfo[Any]) -> str:

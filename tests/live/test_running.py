@@ -12,23 +12,22 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
 import pytest
-from running import rows_of
+from running import logs_of, rows_of, settings_of
 
 from crossmem import streams
 from crossmem.agents.cost import PRICES_OF, BudgetSpentError
 from crossmem.agents.factory import agent_factory
 from crossmem.errors import CrossmemError
-from crossmem.settings import read
 
 from .bench_live import live_ratio
 from .fakes import Answer, Asked, Provider, competent
-from .helpers import KEY, SHORT, live, rows, start, unfinished
+from .helpers import KEY, SHORT, live, rows, start
 
 if TYPE_CHECKING:
     from pathlib import Path
     from subprocess import Popen
 
-ARMS = "A0,A1,A2,A3"
+ARMS = "A0,A1F,A2,A3"
 
 
 # -- at once -------------------------------------------------------------------------------------
@@ -54,18 +53,17 @@ def test_arms_and_replicates_run_at_once_up_to_max_concurrency(provider: Provide
         return competent(asked)
 
     provider.script = script
-    live(arms="A0,A1,A2", replicates=2, max_concurrency=4)
+    live(arms="A0,A1F,A2", replicates=2, max_concurrency=4)
     assert most == 4
 
 
 def test_a_local_model_is_asked_by_one_arm_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crossmem.agents.models.check", lambda _: None)
     given = {"max_concurrency": 4}
-    with agent_factory(read("phase1", {"mock": True, **given})) as workers:
+    with agent_factory(settings_of("phase1", mock=True, **given)) as workers:
         assert workers.at_once(9) == 9
         for model, number in (("local", 1), ("haiku", 4)):
-            parameters = read("phase1", {"model": model, **given})
-            assert replace(workers, parameters=parameters, backend_of=Mock()).at_once(9) == number
+            settings = settings_of("phase1", model=model, **given)
+            assert replace(workers, settings=settings, backend_of=Mock()).at_once(9) == number
 
 
 def test_the_benchmark_of_arms_at_once_works(results: Path) -> None:
@@ -91,7 +89,7 @@ def test_a_run_stops_at_its_token_limit_and_goes_on_under_a_larger_one(
     with pytest.raises(BudgetSpentError, match=r"tokens spent, max_tokens_total") as caught:
         live(arms=ARMS, max_tokens_total=limit)
     assert "resume=True completes it" in str(caught.value)
-    assert len(unfinished(results)) == 1
+    assert len(logs_of(results, ended=False)) == 1
     spent = provider.calls()
     assert sum(spent.values()) < sum(expected.values())
 
@@ -105,7 +103,7 @@ def test_a_run_stops_at_its_token_limit_and_goes_on_under_a_larger_one(
     assert spent + provider.calls() == expected
     assert rows(found) == rows(whole)
     assert len(found.config["preflight"]) == 3
-    assert unfinished(results) == []
+    assert logs_of(results, ended=False) == []
 
 
 @pytest.mark.usefixtures("six")
@@ -144,7 +142,7 @@ def test_a_key_revoked_in_mid_run_stops_it_in_one_line_and_resumably(
     assert "resume=True completes it" in str(caught.value)
     provider.script = competent
     assert rows(live(resume=True)) == rows(whole)
-    assert unfinished(results) == []
+    assert logs_of(results, ended=False) == []
 
 
 # -- kills and interrupts ------------------------------------------------------------------------
@@ -157,10 +155,6 @@ def until(process: Popen[str], provider: Provider, number: int) -> None:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.005)
-
-
-def journalled(folder: Path) -> int:
-    return sum(path.read_bytes().count(b"\n") - 1 for path in folder.glob(".runs/*/*.journal"))
 
 
 @pytest.mark.slow
@@ -179,7 +173,8 @@ def test_a_run_killed_in_the_middle_repeats_no_finished_episode(
     process.kill()
     process.communicate(timeout=30)
     assert process.returncode == -signal.SIGKILL
-    kept = journalled(results)
+    (log,) = logs_of(results, ended=False)
+    kept = log.read_bytes().count(b"\n") - 1
     before = provider.calls()
     assert 0 < kept < 2 * len(stream.episodes)
 
@@ -218,7 +213,7 @@ def test_ctrl_c_during_a_long_wait_ends_within_seconds(
     assert time.monotonic() - started < 5
     assert process.returncode not in (0, None)
     assert err.rstrip().endswith("KeyboardInterrupt")
-    assert list(results.glob("*.json")) == []
+    assert logs_of(results, ended=True) == []
     if where == "episode":
         assert "resume=True completes it" in err
         provider.script = competent

@@ -132,7 +132,7 @@ def test_no_report_holds_the_key(provider: Provider, tmp_path: Path, results: Pa
     assert html.with_suffix(".ipynb").is_file()
     assert_no_secret_below(tmp_path)
     assert "[ANTHROPIC_API_KEY]" in answer.stderr + html.read_text(encoding="utf-8") + "".join(
-        path.read_text(encoding="utf-8") for path in results.rglob("*.json")
+        path.read_text(encoding="utf-8") for path in results.rglob("*.jsonl")
     )
 
 

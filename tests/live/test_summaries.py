@@ -7,21 +7,22 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from running import attempts_of, events_of, rows_of, run_phase
+from running import attempts_of, events_of, logs_of, rows_of, run_phase
 
 from crossmem import experience
 from crossmem.errors import InputError
 from crossmem.experience.memory import ExperienceMemory
+from crossmem.experience.settings import arm_of
 from crossmem.experience.summaries import FIELDS, INSTRUCTION
-from crossmem.run import history
+from crossmem.harness.history import memory_at
 
 from .fakes import Answer, Asked, Provider, competent
-from .helpers import MODELS, SHORT, rows, start, unfinished
+from .helpers import MODELS, SHORT, rows, start
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 pytestmark = pytest.mark.usefixtures("six")
 
@@ -38,8 +39,8 @@ def summaries(provider: Provider) -> list[Asked]:
 
 def written(of: Run, arm: str) -> list[dict[str, Any]]:
     """What the memory of an arm was told of the summaries it wanted."""
-    told = [each for a in attempts_of(of) if a.arm == arm for each in a.told]
-    return [each["written"] for each in told if "written" in each]
+    told = [each for a in attempts_of(of) if a.arm == arm for each in a.signals]
+    return [dict(each) for each in told if each.kind == "summary"]
 
 
 @pytest.mark.parametrize("api", MODELS)
@@ -112,7 +113,7 @@ def test_a_summary_written_in_vain_leaves_the_card_and_is_asked_for_again_at_onc
 def test_a_fold_over_the_results_file_is_the_memory_of_the_live_run(provider: Provider) -> None:
     found = lived()
     for arm in RICH.split(","):
-        memory = history.memory(found, arm)
+        memory = memory_at(found, arm_of(found, arm))
         assert isinstance(memory, ExperienceMemory)
         last = [row for row in rows_of(found) if row.arm == arm][-1]
         assert (memory.store.count, memory.store.bytes) == (last.entries, last.bytes)
@@ -145,7 +146,7 @@ def test_a_live_run_that_is_killed_resumes_with_the_summaries_it_has_paid_for(
         assert process.poll() is None, process.communicate()
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert unfinished(results)
+    assert logs_of(results, ended=False)
 
     provider.script = competent
     resumed = lived(resume=True)
@@ -153,7 +154,7 @@ def test_a_live_run_that_is_killed_resumes_with_the_summaries_it_has_paid_for(
     paid = provider.calls()
     lost = sum(paid.values()) - sum(expected.values())
     assert 0 < lost <= 3 * 6  # at most the episode in flight of each arm
-    assert unfinished(results) == []
+    assert logs_of(results, ended=False) == []
 
 
 def test_after_a_refusal_the_model_reads_what_was_refused_alike(provider: Provider) -> None:

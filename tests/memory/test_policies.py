@@ -483,8 +483,8 @@ def held_values(held: Iterable[Held]) -> list[Json]:
     ("name", "listed"),
     [
         ("A0", []),
-        ("A1", ["x"]),
-        ("A1N", ["y", "x"]),
+        ("A1F", ["x"]),
+        ("A1", ["y", "x"]),
         ("LW", ["x"]),
         ("LWG", ["x"]),
         ("A2", ["x"]),

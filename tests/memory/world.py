@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 from crossmem.contract import Json, Response, Suggestion, TableDiff, read_reload, read_response
@@ -49,6 +49,10 @@ class Places(Domain):
 
     def holds(self, entry: Entry, rows: Mapping[str, Json]) -> bool:
         return bool(rows.get(entry.row or "") == entry.value)
+
+    def current(self, entry: Entry, rows: Mapping[str, Json]) -> Entry | None:
+        value = rows.get(entry.row or "")
+        return None if value is None else replace(entry, value=value)
 
     def intent_kept(self, criterion: Mapping[str, Json], request: Body) -> bool:
         return True

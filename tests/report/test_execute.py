@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -9,205 +10,102 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import nbformat
 import psutil
 import pytest
 
 from crossmem.errors import CrossmemError, InputError
 from crossmem.report.execute import execute, report, sentinel_text
 
-from .conftest import END
+from .conftest import END, Cell, read, save, v4, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.slow
 
-CHECK = """
-from crossmem.errors import unknown
-if "arm" in globals():
-    raise unknown("parameter", "arm", ["arms"])
+
+@pytest.fixture(autouse=True)
+def _no_kernel_is_left() -> Iterator[None]:
+    yield
+    kernels = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if "ipykernel_launcher" in child.cmdline():
+                kernels.append(child)
+    assert psutil.wait_procs(kernels, timeout=2)[1] == []
+
+
+# -- a run that ends -------------------------------------------------------------------------------
+
+ASK = """
+import json, os, sys, ipykernel
+from tqdm import tqdm
+for _ in tqdm(range(3)):
+    pass
+wire = ipykernel.get_connection_file()
+print(json.dumps({
+    "arms": arms,
+    "executable": sys.executable,
+    "directory": os.getcwd(),
+    "transport": json.load(open(wire))["transport"],
+    "wire": wire,
+    "start-up file": "mine" in globals(),
+    "previous output": open(previous).read(),
+}))
 """
 
 
-def run(source: Path, parameters: dict[str, object] | None = None, **options: int) -> Any:
-    """Execute beside the source; return the executed notebook, failed or not."""
-    output = source.with_name("done.ipynb")
-    execute(source, output, parameters or {}, **options)
-    return read(output)
-
-
-def read(path: Path) -> Any:
-    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-
-
-def said(executed: Any) -> str:
-    cells = [cell for cell in executed.cells if cell.cell_type == "code"]
-    return "".join(out.get("text", "") for cell in cells for out in cell.outputs)
-
-
-def failed(folder: Path) -> Any:
-    executed = read(folder / "done.ipynb")
-    assert executed.metadata.crossmem.status == "failed"
-    assert "An Exception was encountered" in executed.cells[0].source
-    return executed
-
-
-def test_a_completed_run_is_marked_and_its_sentinel_heard(
-    notebook: Callable[..., Path], kernels: Callable[[], list[int]], tmp_path: Path
+def test_a_run_to_the_end_in_a_fresh_kernel_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = notebook(("parameters", "arms = 'A0'  # the arms"), "print(arms)", END)
-    executed = run(source, {"arms": "A1"})
-    assert executed.metadata.crossmem == {"status": "completed"}
-    assert "A1" in said(executed)
-    assert sentinel_text(tmp_path / "done.ipynb") == "the end"
-    assert {path.name for path in tmp_path.iterdir()} == {"world.ipynb", "done.ipynb"}
-    assert kernels() == []
-
-
-def test_a_published_notebook_does_not_tell_where_it_was_made(
-    notebook: Callable[..., Path], tmp_path: Path
-) -> None:
-    run(notebook(END))
-    assert str(tmp_path) not in (tmp_path / "done.ipynb").read_text()
-
-
-def test_the_kernel_is_this_interpreter_in_the_callers_directory_on_sockets_of_its_own(
-    notebook: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    elsewhere = tmp_path / "else where {x}"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
-    monkeypatch.setenv("TMPDIR", str(tmp_path / ("long" * 30)))
-    source = notebook(
-        "import sys, os, json, ipykernel\n"
-        "wire = ipykernel.get_connection_file()\n"
-        "print(json.dumps([sys.executable, os.getcwd(), json.load(open(wire))['transport'], wire]))",
-        END,
-    )
-    executable, cwd, transport, wire = json.loads(said(run(source)).splitlines()[0])
-    assert (executable, cwd, transport) == (sys.executable, str(elsewhere), "ipc")
-    assert not Path(wire).parent.exists()
-
-
-def test_the_users_ipython_start_up_files_stay_out(
-    notebook: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    directory = tmp_path / "else where {x}"
+    directory.mkdir()
     startup = tmp_path / "ipython/profile_default/startup"
     startup.mkdir(parents=True)
     (startup / "mine.py").write_text("mine = 1")
+    monkeypatch.chdir(directory)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    assert "False" in said(run(notebook("print('mine' in globals())", END)))
-
-
-def test_paths_with_braces_are_taken_as_they_are(notebook: Callable[..., Path], tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / ("long" * 30)))
     output = tmp_path / "{arms}" / "done {}.ipynb"
-    assert execute(notebook(END), output, {"arms": "A0"}) == output
+    output.parent.mkdir()
+    output.write_text("stands until a whole one takes its place")
+
+    parameters = ("parameters", "arms = 'A0'  # the arms\nprevious = ''  # a file")
+    source = write(tmp_path / "world.ipynb", parameters, ASK, END)
+    given = {"arms": "A1F", "previous": str(output)}
+    with redirect_stderr(io.StringIO()) as stderr, redirect_stdout(io.StringIO()) as stdout:
+        assert execute(source, output, given) == output
+
+    executed = read(output)
+    assert executed.metadata.crossmem == {"status": "completed"}
     assert sentinel_text(output) == "the end"
+    (printed,) = [out.text for out in executed.cells[-2].outputs if out.name == "stdout"]
+    answer = json.loads(printed)
+    assert not Path(answer.pop("wire")).parent.exists()
+    assert answer == {
+        "arms": "A1F",
+        "executable": sys.executable,
+        "directory": str(directory),
+        "transport": "ipc",
+        "start-up file": False,
+        "previous output": "stands until a whole one takes its place",
+    }
+    assert "3/3" in stderr.getvalue(), "a progress bar reaches the terminal"
+    assert stdout.getvalue() == ""
+    assert [path.name for path in output.parent.iterdir()] == [output.name]
 
 
-def test_progress_reaches_the_terminal(
-    notebook: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(notebook("from tqdm import tqdm\nfor _ in tqdm(range(3)): pass", END))
-    captured = capsys.readouterr()
-    assert "3/3" in captured.err
-    assert captured.out == ""
-
-
-def test_a_failing_cell_is_one_line_and_the_notebook_is_marked(
-    notebook: Callable[..., Path], kernels: Callable[[], list[int]], tmp_path: Path
-) -> None:
-    with pytest.raises(CrossmemError) as caught:
-        run(notebook("1", "raise ValueError('no such\\nthing')", "print('never')", END))
-    assert str(caught.value) == "world.ipynb, code cell 2: ValueError: no such"
-    assert failed(tmp_path).metadata.crossmem.reason == str(caught.value)
-    assert sentinel_text(tmp_path / "done.ipynb") is None
-    assert kernels() == []
-
-
-def test_an_error_of_ours_is_raised_as_it_is(notebook: Callable[..., Path], tmp_path: Path) -> None:
-    source = notebook(("parameters", "arms = 'A0'"), ("guard", CHECK), END)
-    with pytest.raises(InputError) as caught:
-        run(source, {"arm": "A1"})
-    assert str(caught.value) == "unknown parameter 'arm'; did you mean 'arms'? Choices: arms"
-    failed(tmp_path)
-
-
-def test_an_error_of_ours_that_only_the_notebook_knows_keeps_its_message(
-    notebook: Callable[..., Path],
-) -> None:
-    source = notebook(
-        "from crossmem.errors import CrossmemError\n"
-        "class OnlyHereError(CrossmemError): pass\n"
-        "raise OnlyHereError('say just this')",
-        END,
-    )
-    with pytest.raises(CrossmemError, match=r"\Asay just this\Z"):
-        run(source)
-
-
-def test_a_killed_kernel_is_a_failure_of_the_cell_that_killed_it(
-    notebook: Callable[..., Path], kernels: Callable[[], list[int]], tmp_path: Path
-) -> None:
-    source = notebook("1", "import os; os.kill(os.getpid(), 9)", "print('never')", END)
-    with pytest.raises(CrossmemError, match="code cell 2: DeadKernelError: Kernel died"):
-        run(source)
-    cells = [cell for cell in failed(tmp_path).cells if cell.cell_type == "code"]
-    statuses = [cell.metadata.papermill.status for cell in cells]
-    assert statuses == ["completed", "failed", "pending", "pending"]
-    assert kernels() == []
-
-
-def test_a_cell_that_takes_too_long_fails(
-    notebook: Callable[..., Path], kernels: Callable[[], list[int]], tmp_path: Path
-) -> None:
-    with pytest.raises(CrossmemError, match="code cell 1: CellTimeoutError: "):
-        run(notebook("import time; time.sleep(60)", END), timeout=1)
-    failed(tmp_path)
-    assert kernels() == []
-
-
-@pytest.mark.parametrize(
-    "cells",
-    [
-        ["import sys; sys.exit(0)", END],
-        ["1"],
-        [END, "2"],
-        [("sentinel", "silence = 1")],
-        [],
-    ],
-    ids=["left early", "no sentinel", "sentinel not last", "silent sentinel", "empty"],
-)
-def test_only_a_sentinel_that_spoke_counts_as_the_end(
-    cells: list[Any], notebook: Callable[..., Path], tmp_path: Path
-) -> None:
-    with pytest.raises(CrossmemError, match="did not run to its end"):
-        run(notebook(*cells))
-    assert read(tmp_path / "done.ipynb").metadata.crossmem.status == "failed"
-
-
-def test_outputs_stored_in_the_notebook_are_no_evidence(
+def test_an_executed_notebook_does_not_tell_where_it_was_made_and_may_be_run_again(
     notebook: Callable[..., Path], tmp_path: Path
 ) -> None:
-    again = execute(notebook(END), tmp_path / "again.ipynb", {})
-    stored = read(again)
-    stored.cells.insert(0, nbformat.v4.new_code_cell("import os; os.kill(os.getpid(), 9)"))  # type: ignore[no-untyped-call]
-    nbformat.write(stored, again)  # type: ignore[no-untyped-call]
-    with pytest.raises(CrossmemError, match="Kernel died"):
-        run(again)
-    assert sentinel_text(tmp_path / "done.ipynb") is None
-
-
-def test_the_previous_output_stands_until_a_whole_one_takes_its_place(
-    notebook: Callable[..., Path], tmp_path: Path
-) -> None:
-    (tmp_path / "done.ipynb").write_text("the previous one")
-    executed = run(notebook(f"print(open({str(tmp_path / 'done.ipynb')!r}).read())", END))
-    assert "the previous one" in said(executed)
+    once = execute(notebook(END), tmp_path / "once.ipynb", {})
+    assert str(tmp_path) not in once.read_text()
+    twice = execute(once, tmp_path / "twice.ipynb", {})
+    assert sentinel_text(twice) == "the end"
 
 
 def test_runs_at_once_do_not_meet(notebook: Callable[..., Path], tmp_path: Path) -> None:
@@ -218,16 +116,95 @@ def test_runs_at_once_do_not_meet(notebook: Callable[..., Path], tmp_path: Path)
     assert [sentinel_text(output) for output in outputs] == ["0", "1", "2", "3"]
 
 
+# -- a run that fails ------------------------------------------------------------------------------
+
+OURS = "from crossmem.errors import CrossmemError, InputError\n"
+FAILURES: dict[str, tuple[list[Cell], type[CrossmemError], str]] = {
+    "any error, in one line": (
+        ["1", "raise ValueError('no such\\nthing')", "print('never')", END],
+        CrossmemError,
+        "world.ipynb, code cell 2: ValueError: no such",
+    ),
+    "ours as it is": (
+        [OURS + "raise InputError('use another')", END],
+        InputError,
+        "use another",
+    ),
+    "ours that only the notebook knows": (
+        [OURS + "class OnlyHereError(CrossmemError): pass\nraise OnlyHereError('say just this')", END],
+        CrossmemError,
+        "say just this",
+    ),
+    "left early": (
+        ["import sys; sys.exit(0)", END],
+        CrossmemError,
+        "world.ipynb did not run to its end: its last code cell, tagged 'sentinel', said nothing",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_a_failure_is_one_line_and_the_notebook_is_marked(
+    case: str, notebook: Callable[..., Path], tmp_path: Path
+) -> None:
+    cells, kind, message = FAILURES[case]
+    output = tmp_path / "done.ipynb"
+    with pytest.raises(kind) as caught:
+        execute(notebook(*cells), output, {})
+    assert type(caught.value) is kind
+    assert str(caught.value) == message
+    executed = read(output)
+    assert executed.metadata.crossmem == {"status": "failed", "reason": message}
+    assert ("An Exception was encountered" in executed.cells[0].source) == (case != "left early")
+    assert sentinel_text(output) is None
+
+
+def test_a_killed_kernel_is_a_failure_of_the_cell_that_killed_it_whatever_the_notebook_held(
+    notebook: Callable[..., Path], tmp_path: Path
+) -> None:
+    source = notebook("1", "import os; os.kill(os.getpid(), 9)", "print('never')", END)
+    stored = read(source)
+    stored.cells[-1].outputs = [v4.new_output("stream", text="the end")]
+    save(stored, source)
+    assert sentinel_text(source) == "the end"
+    with pytest.raises(CrossmemError, match="code cell 2: DeadKernelError: Kernel died"):
+        execute(source, tmp_path / "done.ipynb", {})
+    executed = read(tmp_path / "done.ipynb")
+    cells = [cell for cell in executed.cells if cell.cell_type == "code"]
+    statuses = [cell.metadata.papermill.status for cell in cells]
+    assert statuses == ["completed", "failed", "pending", "pending"]
+    assert executed.metadata.crossmem.status == "failed"
+    assert sentinel_text(tmp_path / "done.ipynb") is None
+
+
+@pytest.mark.parametrize(
+    ("cells", "text"),
+    [([END], "the end"), ([], None), (["1"], None), ([END, "2"], None)],
+    ids=["sentinel", "empty", "no sentinel", "sentinel not last"],
+)
+def test_only_a_sentinel_in_the_last_cell_counts_as_the_end(
+    cells: list[Cell], text: str | None, notebook: Callable[..., Path]
+) -> None:
+    path = notebook(*cells)
+    executed = read(path)
+    for cell in executed.cells:
+        cell.outputs = [v4.new_output("stream", text="the end")]
+    save(executed, path)
+    assert sentinel_text(path) == text
+    for cell in executed.cells:
+        cell.outputs = [v4.new_output("stream", name="stderr", text="a warning")]
+    assert sentinel_text(save(executed, path)) is None
+
+
 def test_paths_that_cannot_be_used_are_refused_before_anything_runs(
     notebook: Callable[..., Path], tmp_path: Path
 ) -> None:
-    source = notebook(END)
-    text = tmp_path / "note.txt"
+    source, output, text = notebook(END), tmp_path / "out.ipynb", tmp_path / "note.txt"
     text.write_text("no notebook")
     with pytest.raises(InputError, match="cannot read"):
-        execute(tmp_path / "none.ipynb", tmp_path / "out.ipynb", {})
+        execute(tmp_path / "none.ipynb", output, {})
     with pytest.raises(InputError, match="is not a notebook"):
-        execute(text, tmp_path / "out.ipynb", {})
+        execute(text, output, {})
     with pytest.raises(InputError, match="cannot write"):
         execute(source, text / "out.ipynb", {})
     with pytest.raises(InputError, match="would overwrite"):
@@ -235,16 +212,23 @@ def test_paths_that_cannot_be_used_are_refused_before_anything_runs(
     assert {path.name for path in tmp_path.iterdir()} == {"world.ipynb", "note.txt"}
 
 
+# -- a run that is stopped -------------------------------------------------------------------------
+
 STUBBORN = "import signal\nfor s in (2, 15): signal.signal(s, signal.SIG_IGN)\n"
 
 
-def start(source: Path, marker: Path) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
-    """Report `source` in a process of its own; return it and its kernels once the cell runs."""
-    code = (
+def started(
+    notebook: Callable[..., Path], folder: Path, code: str = ""
+) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
+    """Report a notebook without end in a process of its own; return it and its kernels."""
+    marker = folder / "running"
+    loop = "import time\nwhile True: time.sleep(0.1)"
+    source = notebook(f"{code}open({str(marker)!r}, 'w').close()\n{loop}", "2", END)
+    command = (
         "from pathlib import Path; from crossmem.report.execute import report\n"
-        f"report(Path({str(source)!r}), Path({str(source.with_name('done.html'))!r}), {{}})"
+        f"report(Path({str(source)!r}), Path({str(folder / 'done.html')!r}), {{}})"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-c", command], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not marker.exists():
         assert process.poll() is None
@@ -253,22 +237,20 @@ def start(source: Path, marker: Path) -> tuple[subprocess.Popen[str], list[psuti
     return process, psutil.Process(process.pid).children(recursive=True)
 
 
-@pytest.mark.parametrize(("stubborn", "signals"), [("", 1), (STUBBORN, 2)])
+@pytest.mark.parametrize(("stubborn", "signals"), [("", 1), (STUBBORN, 2)], ids=["one", "stubborn"])
 def test_an_interrupted_run_leaves_a_marked_notebook_its_page_and_no_kernel(
     stubborn: str, signals: int, notebook: Callable[..., Path], tmp_path: Path
 ) -> None:
-    marker = tmp_path / "running"
-    loop = "import time\nwhile True: time.sleep(0.1)"
-    source = notebook(f"{stubborn}open({str(marker)!r}, 'w').close()\n{loop}", "2", END)
-    process, started = start(source, marker)
+    process, children = started(notebook, tmp_path, stubborn)
     for _ in range(signals):
         os.kill(process.pid, signal.SIGINT)
         time.sleep(1)
     _, stderr = process.communicate(timeout=30)
     assert process.returncode != 0
     assert stderr.rstrip().endswith("KeyboardInterrupt")
-    assert psutil.wait_procs(started, timeout=5)[1] == []
-    assert failed(tmp_path).metadata.crossmem.reason == "interrupted"
+    assert psutil.wait_procs(children, timeout=5)[1] == []
+    mark = read(tmp_path / "done.ipynb").metadata.crossmem
+    assert mark == {"status": "failed", "reason": "interrupted"}
     assert "This run did not finish" in (tmp_path / "done.html").read_text()
     assert not list(tmp_path.glob(".*"))
 
@@ -276,10 +258,8 @@ def test_an_interrupted_run_leaves_a_marked_notebook_its_page_and_no_kernel(
 def test_a_kernel_does_not_outlive_a_run_that_was_killed(
     notebook: Callable[..., Path], tmp_path: Path
 ) -> None:
-    marker = tmp_path / "running"
-    source = notebook(f"open({str(marker)!r}, 'w').close()\nimport time; time.sleep(100)", END)
-    process, started = start(source, marker)
+    process, children = started(notebook, tmp_path)
     process.kill()
     process.communicate()
-    assert psutil.wait_procs(started, timeout=20)[1] == []
+    assert psutil.wait_procs(children, timeout=20)[1] == []
     assert not (tmp_path / "done.ipynb").exists()

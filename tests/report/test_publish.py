@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from click.testing import CliRunner
@@ -18,15 +18,11 @@ from crossmem.cli import main
 from crossmem.errors import InputError
 from crossmem.report.site import publish
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from .conftest import PIXEL, read, save, v4
 
+if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-v4: Any = nbformat.v4
-PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 ABOUT = {
     "scripted": True,
     "model": "haiku",
@@ -39,46 +35,39 @@ ABOUT = {
 }
 
 
-def shown(**data: Any) -> Any:
-    bundle = {name.replace("_", "/", 1): value for name, value in data.items() if name != "about"}
-    if "about" in data:
-        bundle[MIME] = {"runs": data["about"]}
-    return v4.new_output("display_data", data=bundle, metadata={"image/png": {"alt": "A dot"}})
+def shown(data: dict[str, Any]) -> Any:
+    return v4.new_output("display_data", data=data, metadata={"image/png": {"alt": "A dot"}})
 
 
 def finished(
     folder: Path,
     name: str = "phase1",
+    *,
     title: str = "A <world>",
     finding: str = "A2D pays 1.",
     **run: Any,
 ) -> Path:
     """Write the executed notebook of a report, as `crossmem report` leaves it."""
-    outputs = [shown(text_html="<p>Who wrote the requests.</p>", about=[ABOUT | run])]
+    box = f'<p>Who wrote.</p><div class="finding"><p>{finding}</p><p>And more.</p></div>'
+    outputs = [
+        shown({"text/html": box if finding else "<p>Who wrote.</p>", MIME: {"runs": [ABOUT | run]}})
+    ]
+    end = v4.new_output("stream", text="the end")
     cells = [
         v4.new_markdown_cell(f"# {title.replace('<', '&lt;')}"),
         v4.new_code_cell("notice", outputs=outputs),
-        v4.new_code_cell("figure", outputs=[shown(image_png=PIXEL)]),
-        v4.new_code_cell("end", outputs=[v4.new_output("stream", text="the end")]),
+        v4.new_code_cell("figure", outputs=[shown({"image/png": PIXEL})]),
+        v4.new_code_cell("end", outputs=[end], metadata={"tags": ["sentinel"]}),
     ]
-    if finding:
-        box = shown(text_html=f'<div class="finding"><p>{finding}</p><p>And more.</p></div>')
-        cells[1].outputs.append(box)
-    cells[-1].metadata["tags"] = ["sentinel"]
     notebook = v4.new_notebook(cells=cells, metadata={"crossmem": {"status": "completed"}})
     path = folder / f"{name}.ipynb"
-    write(notebook, path)
-    return path
-
-
-def write(notebook: Any, path: Path) -> None:
-    path.write_text(nbformat.writes(notebook), encoding="utf-8")  # type: ignore[no-untyped-call]
+    return save(notebook, path)
 
 
 def changed(path: Path, change: Callable[[Any], object]) -> None:
-    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    notebook = read(path)
     change(notebook)
-    write(notebook, path)
+    save(notebook, path)
 
 
 @pytest.fixture
@@ -127,38 +116,36 @@ def test_every_report_gets_a_page_and_an_entry_with_what_it_says_of_itself(
     reports: Path, site: Path
 ) -> None:
     finished(reports)
-    finished(reports, "live", "Live", scripted=False, model="some-model", ended="2026-03-02T00:00:00Z")
+    finished(
+        reports, "live", title="Live", scripted=False, model="some-model", ended="2026-03-02T00:00:00Z"
+    )
     written = publish([], reports, site)
     assert [path.name for path in written] == ["live.html", "phase1.html", "index.html"]
     assert files(site) == {"live.html", "phase1.html", "index.html"}
+    both = {
+        "finding": "A2D pays 1.",
+        "Stream": "the_stream",
+        "Drift pattern": "the_pattern",
+        "Arms": "A0, A2D",
+    }
     assert entries(site) == {
         "live.html": {
             "section": "Measured with a language model",
             "mark": "Measured",
             "title": "Live live",
-            "finding": "A2D pays 1.",
             "Agent": "language model some-model",
-            "Stream": "the_stream",
-            "Drift pattern": "the_pattern",
-            "Arms": "A0, A2D",
             "Run": "1 March 2026, 09:05 UTC to 2 March 2026, 00:00 UTC",
+            **both,
         },
         "phase1.html": {
             "section": "Scripted agent, no language model",
             "mark": "Scripted, not measured",
             "title": "A <world> phase1",
-            "finding": "A2D pays 1.",
             "Agent": "scripted (profile haiku)",
-            "Stream": "the_stream",
-            "Drift pattern": "the_pattern",
-            "Arms": "A0, A2D",
             "Run": "1 March 2026, 09:05 UTC",
+            **both,
         },
     }
-    for name, mark in (("live", "Measured"), ("phase1", "Scripted, not measured")):
-        header = soup(site / f"{name}.html").header
-        assert header
-        assert mark in header.get_text()
 
 
 def test_what_a_report_does_not_say_is_shown_as_missing_and_never_as_measured(
@@ -177,13 +164,6 @@ def test_what_a_report_does_not_say_is_shown_as_missing_and_never_as_measured(
         assert said["phase1.html"][fact] == "not stated"
     assert "no finding" in said["phase1.html"]["finding"]
     assert said["mixed.html"]["Agent"] == "scripted (profile haiku), language model haiku"
-
-
-def test_only_those_named_are_published(reports: Path, site: Path) -> None:
-    finished(reports)
-    finished(reports, "other")
-    publish(["other", "other"], reports, site)
-    assert files(site) == {"other.html", "index.html"}
 
 
 def test_publishing_again_updates_and_keeps_what_is_gone_from_the_reports(
@@ -205,86 +185,90 @@ def test_publishing_again_updates_and_keeps_what_is_gone_from_the_reports(
     assert list(entries(site)) == ["phase1.html"]
 
 
-def test_a_page_of_another_version_stays_listed(reports: Path, site: Path) -> None:
+def test_a_page_of_another_version_stays_listed_and_a_draft_is_neither_report_nor_page(
+    reports: Path, site: Path
+) -> None:
     finished(reports)
+    finished(reports, "other")
+    (reports / ".phase2-abcdefgh.ipynb").write_text("half")
     site.mkdir()
     (site / "later.html").write_text('<head><meta name="crossmem-report" content="[]"></head>')
-    publish([], reports, site)
-    assert entries(site)["later.html"]["section"] == "Not stated whether scripted or measured"
+    (site / ".drafted-abcdefgh.html").write_text('<head><meta name="crossmem-report" content="{}">')
+    written = publish(["other", "other"], reports, site)
+    assert [path.name for path in written] == ["other.html", "index.html"]
+    said = entries(site)
+    assert list(said) == ["other.html", "later.html"]
+    assert said["later.html"]["section"] == "Not stated whether scripted or measured"
+    assert [path.name for path in publish([], reports, site)][:-1] == ["other.html", "phase1.html"]
 
 
-def test_no_page_tells_where_it_was_made(
-    reports: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_published_page_names_no_known_folder_of_the_machine(
+    reports: Path, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pointer, given = "/ingredients/0/name", "/elsewhere/deep/run.json"
-    warned = f"{paths.root()}/crossmem/x.py:12: at {pointer}, see {Path.home()}/.cache/y, "
-    warned += f"https://a.example/tmp/z, {given}"
-    path = finished(reports, model=str(reports / "my-model"))
+    home, working, results = (tmp_path / name for name in ("home & hearth", "work", "deep/results"))
+    for folder in (home, working):
+        folder.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv(paths.RESULTS_VARIABLE, str(results))
+    monkeypatch.chdir(working)
+    places = [paths.root(), home, working, results, reports, Path("/elsewhere/given")]
+    mentions = [f"{place}/x.py:12 file://{place}/y '{place}'" for place in places]
+    untouched = "/ingredients/0/name https://a.example/tmp/z iVBO/tmp/z+/tmp/z /tmpfs"
+    path = finished(reports, model=str(home / "my-model"), finding=f"In {working}.")
 
     def add(made: Any) -> None:
-        made.cells[1].outputs.append(v4.new_output("stream", name="stderr", text=warned))
-        made.metadata["papermill"] = {
-            "input_path": str(path),
-            "parameters": {"results": given, "mock": True},
-        }
+        text = "\n".join([*mentions, untouched])
+        made.cells[1].outputs.append(v4.new_output("stream", name="stderr", text=text))
+        parameters = {"results": "/elsewhere/given/run.json", "mock": True}
+        made.metadata["papermill"] = {"input_path": str(path), "parameters": parameters}
 
     changed(path, add)
     publish([], reports, site)
     for page in site.iterdir():
-        text = page.read_text(encoding="utf-8")
-        for place in (paths.root(), Path.home(), reports, "/elsewhere"):
-            assert f"{place}/" not in text
+        text = page.read_text(encoding="utf-8").replace("&amp;", "&")
+        for place in (*places, tmp_path):
+            assert str(place) not in text
     text = soup(site / "phase1.html").get_text()
-    assert f"crossmem/x.py:12: at {pointer}, see y, https://a.example/tmp/z, run.json" in text
-    assert entries(site)["phase1.html"]["Agent"] == "scripted (profile my-model)"
+    for name in (".", "~", "work", "results", "reports", "given"):
+        assert f"{name}/x.py:12 {name}/y '{name}'" in text
+    assert untouched in text
+    said = entries(site)["phase1.html"]
+    assert (said["Agent"], said["finding"]) == ("scripted (profile ~/my-model)", "In work.")
 
 
 # -- what is refused -------------------------------------------------------------------------------
 
 
-def mark_failed(made: Any) -> None:
-    made.metadata["crossmem"] = {"status": "failed", "reason": "A9 is\nno arm"}
+ERROR = v4.new_output("error", ename="ValueError", evalue="no such thing")
+FAILED = {"status": "failed", "reason": "A9 is\nno arm"}
+HARMS: dict[str, Callable[[Any], object]] = {
+    "this run did not finish (A9 is": lambda made: made.metadata.update(crossmem=FAILED),
+    "this run did not finish (The last cell of the notebook did not run)": lambda made: made.cells[
+        -1
+    ].outputs.clear(),
+    "this is no finished report: its last cell, the sentinel, did not run": lambda made: made.cells[
+        -1
+    ].metadata.clear(),
+    "this run did not finish (ValueError: no such thing)": lambda made: made.cells[1].outputs.append(
+        ERROR
+    ),
+    "an image in code cell 2 has no alternative text": lambda made: (
+        made.cells[2].outputs[0].metadata.clear()
+    ),
+    "its page shows what looks like a secret key": lambda made: (
+        made.cells[-1].outputs[0].update(text="sk-ant-api03-" + "x" * 24)
+    ),
+}
+"""What spoils a report, by why it is not published."""
 
 
-def silence(made: Any) -> None:
-    made.cells[-1].outputs.clear()
-
-
-def untag(made: Any) -> None:
-    made.cells[-1].metadata.clear()
-
-
-def break_a_cell(made: Any) -> None:
-    made.cells[1].outputs.append(v4.new_output("error", ename="ValueError", evalue="no such thing"))
-
-
-def blind(made: Any) -> None:
-    made.cells[2].outputs[0].metadata.clear()
-
-
-def leak(made: Any) -> None:
-    made.cells[-1].outputs[0].text = "sk-ant-api03-" + "x" * 24
-
-
-@pytest.mark.parametrize(
-    ("harm", "why"),
-    [
-        (mark_failed, "bad: this run did not finish (A9 is"),
-        (silence, "bad: this run did not finish (The last cell of the notebook did not run)"),
-        (untag, "bad: this is no finished report: its last cell, the sentinel, did not run"),
-        (break_a_cell, "bad: this run did not finish (ValueError: no such thing)"),
-        (blind, "bad: an image in code cell 2 has no alternative text"),
-        (leak, "bad: its page shows what looks like a secret key"),
-    ],
-)
-def test_one_bad_report_is_named_and_nothing_is_written(
-    harm: Callable[[Any], None], why: str, reports: Path, site: Path
-) -> None:
+@pytest.mark.parametrize("why", HARMS)
+def test_one_bad_report_is_named_and_nothing_is_written(why: str, reports: Path, site: Path) -> None:
     finished(reports)
-    changed(finished(reports, "bad"), harm)
+    changed(finished(reports, "bad"), HARMS[why])
     with pytest.raises(InputError) as caught:
         publish([], reports, site)
-    assert str(caught.value).startswith(f"nothing was published. {why}")
+    assert str(caught.value).startswith(f"nothing was published. bad: {why}")
     assert "\n" not in str(caught.value)
     assert "phase1:" not in str(caught.value)
     assert not site.exists()
@@ -300,15 +284,6 @@ def test_every_bad_report_is_named(reports: Path, site: Path) -> None:
         publish([], reports, site)
     for why in ("index: a report cannot have the name", "page: cannot read ", "torn: "):
         assert why in str(caught.value)
-
-
-def test_drafts_are_no_reports(reports: Path, site: Path) -> None:
-    finished(reports)
-    (reports / ".phase1-abcdefgh.ipynb").write_text("drift_row")
-    assert [path.name for path in publish([], reports, site)] == ["phase1.html", "index.html"]
-    (site / "phase1.html").rename(site / ".phase2-abcdefgh.html")
-    publish([], reports, site)
-    assert list(entries(site)) == ["phase1.html"]
 
 
 def crossmem(*arguments: object) -> tuple[int, str]:
@@ -392,38 +367,6 @@ def test_a_kill_leaves_each_page_old_or_new_and_the_next_time_mends_all(
 # -- in a browser ----------------------------------------------------------------------------------
 
 
-@pytest.mark.browser
-@pytest.mark.slow
-def test_index_and_pages_open_link_to_each_other_and_complain_of_nothing(
-    reports: Path, site: Path, visit: Callable[[Path], tuple[Page, list[str]]]
-) -> None:
-    finished(reports, "a b#c?d")
-    finished(reports, "live", scripted=False, arms=[f"a_component.variant.{i}" for i in range(40)])
-    publish([], reports, site)
-    tab, heard = visit(site / "index.html")
-    assert tab.title() == "crossmem: published reports"
-    assert tab.get_attribute("html", "lang") == "en"
-    for width in (1280, 400):
-        tab.set_viewport_size({"width": width, "height": 900})
-        assert tab.evaluate("document.documentElement.scrollWidth") <= width
-    assert tab.get_by_role("heading", level=2).all_inner_texts() == [
-        "Measured with a language model",
-        "Scripted agent, no language model",
-    ]
-    for mark in tab.locator(".kind").all():
-        assert mark.is_visible()
-    for place in range(2):
-        link = tab.locator("article h3 a").nth(place)
-        link.click()
-        tab.wait_for_selector("main h1")
-        assert tab.title() == "A <world>"
-        assert tab.locator("header .kind").is_visible()
-        assert tab.locator("img").evaluate("image => image.naturalWidth") == 1
-        tab.get_by_role("link", name="All reports").click()
-        tab.wait_for_selector("article")
-    assert heard == []
-
-
 RATIO = """
 all => all.map(each => {
   const light = colour => {
@@ -438,16 +381,35 @@ all => all.map(each => {
 
 @pytest.mark.browser
 @pytest.mark.slow
-def test_the_index_is_dark_text_on_a_light_page_and_needs_no_script(
+def test_index_and_pages_open_link_to_each_other_are_legible_and_complain_of_nothing(
     reports: Path, site: Path, visit: Callable[[Path], tuple[Page, list[str]]]
 ) -> None:
-    finished(reports)
+    finished(reports, "a b#c?d")
+    finished(reports, "live", scripted=False, arms=[f"a_component.variant.{i}" for i in range(40)])
     changed(finished(reports, "old"), lambda made: made.cells[1].outputs.clear())
-    finished(reports, "live", scripted=False)
     publish([], reports, site)
     assert not soup(site / "index.html").select("script")
-    tab, _ = visit(site / "index.html")
+    tab, heard = visit(site / "index.html")
+    assert tab.title() == "crossmem: published reports"
+    assert tab.get_attribute("html", "lang") == "en"
+    for width in (1280, 400):
+        tab.set_viewport_size({"width": width, "height": 900})
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    sections = tab.get_by_role("heading", level=2).all_inner_texts()
+    assert [section.partition(" ")[0] for section in sections] == ["Measured", "Scripted", "Not"]
+    assert all(mark.is_visible() for mark in tab.locator(".kind").all())
     ratios = tab.locator("main :is(p, a, th, td, h1, h2, h3, small, span)").evaluate_all(RATIO)
     assert len(ratios) > 30
-    assert min(ratios) >= 4.5
-    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert min(ratios) >= 4.5, "dark text ..."
+    light = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert light == "rgb(255, 255, 255)", "... on a light page"
+    for place in range(2):
+        tab.locator("article h3 a").nth(place).click()
+        tab.wait_for_selector("main h1")
+        assert tab.title() == "A <world>"
+        mark = tab.locator("header .kind").inner_text()
+        assert mark == ("Measured", "Scripted, not measured")[place]
+        assert tab.locator("img").evaluate("image => image.naturalWidth") == 1
+        tab.get_by_role("link", name="All reports").click()
+        tab.wait_for_selector("article")
+    assert heard == []

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import nbformat
+import pandas as pd
 import pytest
+from bs4 import BeautifulSoup
 
+from crossmem.analysis.display import Table
 from crossmem.errors import CrossmemError
-from crossmem.report.execute import render, report
+from crossmem.report.execute import report
+from crossmem.report.html import render
 
-from .conftest import END
+from .conftest import END, PIXEL, save, v4, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,18 +21,10 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-pytestmark = pytest.mark.slow
-
-FIGURE = """
-import io
-import matplotlib.pyplot as plt
-from IPython.display import Image, display
-fig, ax = plt.subplots(figsize=(12, 3))
-ax.plot([1, 3, 2])
-held = io.BytesIO()
-fig.savefig(held, format="png")
-plt.close(fig)
-display(Image(held.getvalue(), alt="A line over three episodes", width=1100))
+FIGURE = f"""
+from base64 import b64decode
+from IPython.display import Image
+Image(b64decode("{PIXEL}"), alt="A line over three episodes", width=1100)
 """
 TABLE = """
 import pandas as pd
@@ -59,56 +54,35 @@ WORLD = (
 )
 
 
-def made(cell: Any, folder: Path) -> Path:
-    """Write a notebook, as if executed, of one cell."""
-    path = folder / "made.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)  # type: ignore[no-untyped-call]
-    return path
+@pytest.fixture(scope="session")
+def world(made_once: Callable[..., Path]) -> Path:
+    """Report a notebook with one of everything, once for all tests that only look at it."""
+
+    def make(folder: Path) -> None:
+        report(write(folder / "world.ipynb", *WORLD), folder / "page.html", {"arms": "A2"})
+
+    return made_once("world", make) / "page.html"
 
 
 def shown(data: dict[str, str], folder: Path, **metadata: Any) -> str:
     """Render a cell that has displayed `data`; return the page."""
-    v4: Any = nbformat.v4
     output = v4.new_output("display_data", data=data, metadata=metadata)
-    html = render(made(v4.new_code_cell("1", outputs=[output]), folder), folder / "made.html")
-    return html.read_text()
+    cell = v4.new_code_cell("1", outputs=[output])
+    path = save(v4.new_notebook(cells=[cell]), folder / "made.ipynb")
+    return render(path, folder / "made.html").read_text()
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Report a notebook with one of everything, once for all tests that only look at it."""
-    from .conftest import _cell
-
-    folder = tmp_path_factory.mktemp("world")
-    path = folder / "world.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[_cell(cell) for cell in WORLD]), path)  # type: ignore[no-untyped-call]
-    return report(path, folder / "page.html", {"arms": "A2"})
-
-
-@pytest.fixture
-def opened(world: Path, visit: Callable[[Path], tuple[Page, list[str]]]) -> tuple[Page, list[str]]:
-    return visit(world)
-
-
+@pytest.mark.slow
 @pytest.mark.browser
-def test_the_page_loads_nothing_and_complains_of_nothing(opened: tuple[Page, list[str]]) -> None:
-    page, heard = opened
+def test_the_page_loads_nothing_fits_the_window_and_folds_its_code(
+    world: Path, visit: Callable[[Path], tuple[Page, list[str]]]
+) -> None:
+    page, heard = visit(world)
     assert page.title() == "The world & its"  # as a tag, <drift> is no text
     assert page.get_attribute("html", "lang") == "en"
-    assert heard == []
+    images = page.locator("img").evaluate_all("all => all.map(i => [i.alt, i.naturalWidth > 0])")
+    assert images == [["A line over three episodes", True]]
 
-
-@pytest.mark.browser
-def test_every_image_is_there_and_described(opened: tuple[Page, list[str]]) -> None:
-    page, _ = opened
-    images = page.locator("img").evaluate_all("all => all.map(i => [i.alt, i.naturalWidth])")
-    assert [alt for alt, _ in images] == ["A line over three episodes"]
-    assert all(width > 0 for _, width in images)
-
-
-@pytest.mark.browser
-def test_code_is_folded_until_asked_for(opened: tuple[Page, list[str]]) -> None:
-    page, _ = opened
     code = page.locator("details.code")
     assert code.count() == 3  # neither parameters nor guard nor sentinel
     is_open = "all => all.map(block => block.open)"
@@ -118,16 +92,14 @@ def test_code_is_folded_until_asked_for(opened: tuple[Page, list[str]]) -> None:
     page.get_by_role("button", name="Hide all code").click()
     assert code.evaluate_all(is_open) == [False] * 3
 
-
-@pytest.mark.browser
-@pytest.mark.parametrize("width", [1280, 400])
-def test_nothing_is_wider_than_the_window(width: int, opened: tuple[Page, list[str]]) -> None:
-    page, _ = opened
-    page.set_viewport_size({"width": width, "height": 900})
     page.evaluate("document.querySelectorAll('details').forEach(block => block.open = true)")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for width in (1280, 400):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert heard == []
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_page_reads_without_script(world: Path, chromium: Browser) -> None:
     context = chromium.new_context(java_script_enabled=False)
@@ -140,40 +112,69 @@ def test_the_page_reads_without_script(world: Path, chromium: Browser) -> None:
     context.close()
 
 
-def test_parameters_show_their_value_origin_and_meaning(world: Path) -> None:
+@pytest.mark.slow
+def test_the_page_holds_parameters_contents_and_warnings_and_leaves_out_progress(world: Path) -> None:
     text = world.read_text()
     assert "Parameters of this run" in text
     assert "<code>'A2'</code> <span class=\"set\">set for this run</span>" in text
     assert "which arms to replay" in text
-
-
-def test_progress_bars_are_left_out_and_warnings_folded(world: Path) -> None:
-    text = world.read_text()
+    assert '<a href="#A-figure">A figure</a>' in text
     assert "2/2 [" not in text
     assert ">beware of this</pre>" in text
 
 
-def test_a_pandas_table_is_aligned_has_one_head_and_marks_what_is_missing(world: Path) -> None:
-    text = world.read_text()
-    assert '<th class="num">tokens 0</th>' in text
-    assert "<th>arm</th>" in text
-    assert text.count("<tr") - text.count('<tr><th scope="row">') == 4  # two heads, two rows
-    assert 'class="missing num">NaN</td>' in text
+@pytest.mark.slow
+def test_a_pandas_table_is_shown_as_ours_is(world: Path, tmp_path: Path) -> None:
+    (theirs,) = BeautifulSoup(world.read_text(), "html.parser").select("table.dataframe")
+    cells = pd.DataFrame({f"tokens {i}": ["1.5", "NaN"] for i in range(20)}, index=["A0", "A2"])
+    made = Table(cells.rename_axis("arm"), "<Words>")
+    (ours,) = BeautifulSoup(shown({"text/html": made._repr_html_()}, tmp_path), "html.parser").select(
+        "table.dataframe"
+    )
+    for table, label in ((theirs, "Table"), (ours, "<Words>")):
+        (region,) = table.find_parents(class_="table")
+        assert (region["role"], region["tabindex"], region["aria-label"]) == ("region", "0", label)
+        rows = [[str(cell) for cell in row(["th", "td"])] for row in table("tr")]
+        assert rows == [
+            ["<th>arm</th>", *(f'<th class="num">tokens {i}</th>' for i in range(20))],
+            ["<th>A0</th>", *['<td class="num">1.5</td>'] * 20],
+            ["<th>A2</th>", *['<td class="missing num">NaN</td>'] * 20],
+        ]
 
 
-def test_longer_reports_have_contents(world: Path) -> None:
-    assert '<a href="#A-figure">A figure</a>' in world.read_text()
+def test_a_table_of_ours_spans_shared_labels_and_aligns_numbers_alone(tmp_path: Path) -> None:
+    index = pd.MultiIndex.from_product([["v2", "v4"], ["A0", "A2"]], names=["run", "arm"])
+    words = {"cost": ["1,234", "-", "5%", "-6.5"], "why": ["<b>", "2.0.0", "7", "-"]}
+    html = Table(pd.DataFrame(words, index=index), "c")._repr_html_()
+    assert '<tr><th>run</th><th>arm</th><th class="num">cost</th><th>why</th></tr>' in html
+    assert '<th rowspan="2">v2</th><th>A0</th><td class="num">1,234</td><td>&lt;b&gt;</td>' in html
+    assert '<tr><th>A2</th><td class="missing num">-</td><td>2.0.0</td></tr>' in html
+    assert '<tr><th>A2</th><td class="num">-6.5</td><td class="missing">-</td></tr>' in html
+
+
+def test_tables_of_others_keep_their_style_and_their_heads(tmp_path: Path) -> None:
+    heads = "<thead><tr><th rowspan=2>a</th><th>b</th></tr><tr><th>c</th></tr></thead>"
+    html = (
+        f"<style>#T {{color: red}}</style><table id=T>{heads}<tbody><tr><td>1</td></tr></tbody></table>"
+    )
+    page = BeautifulSoup(shown({"text/html": html}, tmp_path), "html.parser")
+    assert [head.get_text() for head in page.select(".html > style + .table > table th")] == [*"abc"]
+    two = pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_product([["a"], ["x", "y"]]))
+    page = BeautifulSoup(shown({"text/html": two._repr_html_()}, tmp_path), "html.parser")  # type: ignore[operator]
+    assert len(page.select(".html > .table > table > thead > tr")) == 2
 
 
 @pytest.mark.parametrize("metadata", [{}, {"image/png": {"alt": " "}}])
-def test_an_image_without_alternative_text_is_an_error(
+def test_an_image_without_alternative_text_is_an_error_and_the_previous_page_stays(
     metadata: dict[str, Any], tmp_path: Path
 ) -> None:
+    (tmp_path / "made.html").write_text("the previous one")
     with pytest.raises(CrossmemError, match="image in code cell 1 has no alternative text"):
         shown({"image/png": "aGVsbG8="}, tmp_path, **metadata)
     with pytest.raises(CrossmemError, match="code cell 1 has no alternative text"):
         shown({"text/html": '<img src="data:,">'}, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["made.ipynb"]
+    assert (tmp_path / "made.html").read_text() == "the previous one"
+    assert {path.name for path in tmp_path.iterdir()} == {"made.ipynb", "made.html"}
 
 
 @pytest.mark.parametrize(
@@ -191,16 +192,14 @@ def test_a_part_loaded_from_elsewhere_is_an_error(html: str, tmp_path: Path) -> 
         shown({"text/html": html}, tmp_path)
 
 
-def test_a_link_may_lead_elsewhere(tmp_path: Path) -> None:
+def test_a_link_may_lead_elsewhere_and_a_widget_is_not_shown(tmp_path: Path) -> None:
     link = '<a href="https://example.org">there</a>'
     assert link in shown({"text/html": link}, tmp_path)
-
-
-def test_a_widget_is_not_shown(tmp_path: Path) -> None:
     widget = {"application/vnd.jupyter.widget-view+json": "{}", "text/plain": "  0%| | 0/9"}
     assert "0/9" not in shown(widget, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_failed_run_says_so_first(notebook: Callable[..., Path], tmp_path: Path) -> None:
     html = tmp_path / "page.html"
     with pytest.raises(CrossmemError, match="no such arm"):
@@ -217,10 +216,3 @@ def test_a_notebook_whose_sentinel_is_silent_says_so(
 ) -> None:
     html = render(notebook("# Title", END), tmp_path / "page.html")
     assert "The last cell of the notebook did not run." in html.read_text()
-
-
-def test_the_previous_page_survives_one_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "made.html").write_text("the previous one")
-    with pytest.raises(CrossmemError):
-        shown({"image/png": "aGVsbG8="}, tmp_path)
-    assert (tmp_path / "made.html").read_text() == "the previous one"

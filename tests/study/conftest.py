@@ -12,14 +12,14 @@ from running import run_phase
 
 from crossmem.api import tables_of
 from crossmem.domains import DOMAINS
+from crossmem.harness.results import load
 from crossmem.memory.arms import ARMS
 from crossmem.paths import RESULTS_VARIABLE
-from crossmem.run.results import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
     Scripted = Callable[..., Run]
 

@@ -10,8 +10,8 @@ from running import events_of, rows_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crossmem.run.records import Row
-    from crossmem.run.results import Run
+    from crossmem.harness.records import Row
+    from crossmem.harness.results import Run
 
 
 def rows(run: Run, line: str) -> list[Row]:

@@ -10,29 +10,23 @@ import nbformat
 import pandas as pd
 import pytest
 from matplotlib.patches import Rectangle
+from running import rewritten
 
 from crossmem import compare
 from crossmem.analysis import findings, metrics
 from crossmem.analysis.compare import COLUMNS, Comparison
 from crossmem.errors import InputError
+from crossmem.harness.results import Run, load
 from crossmem.paths import notebooks
 from crossmem.report.execute import execute, sentinel_text
-from crossmem.run.results import Results, Run, load, save
-from crossmem.settings import guard
+from crossmem.settings import CompareSettings, guard
 
-from .helpers import read
 from .rows import totals
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from .conftest import Scripted
-
-
-def changed(run: Run, path: Path, **parts: Any) -> Run:
-    """Write the run's file with some of its parts exchanged, and read it back."""
-    content = {**read(run.path), **parts}
-    return load(save(Results.model_validate(content), path).path)
 
 
 @pytest.fixture
@@ -69,7 +63,7 @@ def test_a_budget_is_told_from_that_of_the_stream(scripted: Scripted) -> None:
 
 
 def test_runs_that_nothing_sets_apart_are_labelled_by_their_files(v2: Run, tmp_path: Path) -> None:
-    again = load(copied(v2, tmp_path / "again.json"))
+    again = load(copied(v2, tmp_path / "again.jsonl"))
     labels = compare([v2, again]).labels
     assert labels == [f"({v2.path.stem})", "(again)"]
     assert compare([v2, again]).table.index.is_unique
@@ -140,24 +134,25 @@ def test_streams_of_another_length_are_not_compared(v2: Run, scripted: Scripted)
 
 
 def test_another_domain_is_not_compared(v2: Run, tmp_path: Path) -> None:
-    acme = changed(v2, tmp_path / "acme.json", config={**v2.config, "domain": "acme"})
-    with pytest.raises(InputError, match=r"and acme\.json differ in domain: recipe against acme"):
+    acme = rewritten(v2, tmp_path / "acme.jsonl", domain="acme")
+    with pytest.raises(InputError, match=r"and acme\.jsonl differ in domain: recipe against acme"):
         compare([v2, acme])
 
 
 def test_a_live_model_is_not_compared_with_the_scripted_agent(v2: Run, tmp_path: Path) -> None:
     parameters = {**v2.config["parameters"], "mock": False}
-    live = changed(v2, tmp_path / "live.json", config={**v2.config, "parameters": parameters})
+    live = rewritten(v2, tmp_path / "live.jsonl", parameters=parameters)
     with pytest.raises(InputError, match="differ in kind of agent: scripted agent against live model"):
         compare([v2, live])
 
 
 def test_other_tasks_are_not_compared_and_the_first_is_named(v2: Run, tmp_path: Path) -> None:
-    rows = [
-        {**row, "task_id": "other"} if row["index"] in {7, 20} else row for row in read(v2.path)["rows"]
-    ]
-    other = changed(v2, tmp_path / "other.json", rows=rows)
-    with pytest.raises(InputError, match=r"other\.json differ in their tasks, from episode 7 on"):
+    def renamed(episode: dict[str, Any]) -> None:
+        if episode["row"]["index"] in {7, 20}:
+            episode["row"]["task_id"] = "other"
+
+    other = rewritten(v2, tmp_path / "other.jsonl", renamed)
+    with pytest.raises(InputError, match=r"other\.jsonl differ in their tasks, from episode 7 on"):
         compare([v2, other])
 
 
@@ -183,8 +178,8 @@ def test_the_same_file_twice_is_not_compared(v2: Run, v4: Run, monkeypatch: pyte
 
 
 def test_a_file_that_is_not_there_is_named(v2: Run) -> None:
-    with pytest.raises(InputError, match=r"cannot read none\.json: No such file"):
-        compare([v2, "none.json"])
+    with pytest.raises(InputError, match=r"cannot read none\.jsonl: No such file"):
+        compare([v2, "none.jsonl"])
 
 
 # -- the notebook ----------------------------------------------------------------------------------
@@ -194,13 +189,13 @@ def test_a_file_that_is_not_there_is_named(v2: Run) -> None:
 def pair(results: Path, v2: Run, v4: Run) -> Comparison:
     """Two files by the names a person would give them."""
     results.mkdir()
-    return compare([load(copied(run, results / f"{run.config['pattern']}.json")) for run in (v2, v4)])
+    return compare([load(copied(run, results / f"{run.config['pattern']}.jsonl")) for run in (v2, v4)])
 
 
 @pytest.mark.slow
 def test_the_notebook_makes_one_table_and_one_figure(pair: Comparison, tmp_path: Path) -> None:
     output = tmp_path / "out.ipynb"
-    execute(notebooks() / "compare.ipynb", output, {"results": "v2.json, v4"})
+    execute(notebooks() / "compare.ipynb", output, {"results": "v2.jsonl, v4"})
     executed: Any = nbformat.read(output, as_version=4)  # type: ignore[no-untyped-call]
     outputs = [out for cell in executed.cells for out in cell.get("outputs", [])]
     images = [out for out in outputs if "image/png" in out.get("data", {})]
@@ -220,10 +215,10 @@ def test_the_notebook_makes_one_table_and_one_figure(pair: Comparison, tmp_path:
     ("given", "said"),
     [
         ("", r"results '': name at least two results files"),
-        ("v2.json", r"results 'v2\.json': name at least two results files"),
+        ("v2.jsonl", r"results 'v2\.jsonl': name at least two results files"),
     ],
 )
 def test_the_notebook_asks_for_two_files(given: str, said: str) -> None:
     """The guard of the notebook, which is what its second cell calls."""
     with pytest.raises(InputError, match=said):
-        guard("compare", {"results": given})
+        guard(CompareSettings, {"results": given})

@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 import errno
-import gc
 import json
 import os
-import resource
 import signal
 import socket
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import journals
 import psutil
 import pytest
+from running import ALL, log_lines, logs_of, outcome, replayed
 
 from crossmem.api.server import serving
 from crossmem.client import ApiClient
 from crossmem.errors import CrossmemError, InputError
+from crossmem.harness import results as results_files
+from crossmem.harness.episode import Replay
+from crossmem.harness.log import LogError
 from crossmem.paths import RESULTS_VARIABLE
-from crossmem.run import results as results_files
-from crossmem.run.episode import Replay
-from crossmem.run.log import Journal, JournalError
-
-from .helpers import ALL, outcome, replayed, unfinished, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
 pytestmark = pytest.mark.slow
 
-RUN = "from crossmem.study import run; print(run_phase('phase1', **json.loads(sys.argv[1])).path)"
+RUN = "import crossmem as cm; print(cm.phase1(**json.loads(sys.argv[1])).path)"
 KILL = "os.kill(os.getpid(), 9)"
+ON = "the same run with resume=True completes it"
 
 
 @pytest.fixture(scope="session")
@@ -74,11 +70,6 @@ def killed(process: subprocess.Popen[str]) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
-def journalled(folder: Path) -> int:
-    """Count the lines in all journals: a header each, and an episode each."""
-    return journals.lines(folder)
-
-
 def until(process: subprocess.Popen[str], reached: Callable[[], bool]) -> list[int]:
     """Return the ports on which the process listens as soon as a state is reached."""
     deadline = time.monotonic() + 60
@@ -95,69 +86,67 @@ def refuses(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
+def unfinished(folder: Path) -> Path:
+    (log,) = logs_of(folder, ended=False)
+    return log
+
+
 def assert_whole(run: Run, folder: Path, undisturbed: Run) -> None:
-    """The run equals one that nothing happened to, and left nothing but its file."""
+    """The run equals one that nothing happened to, and left nothing but its log."""
     assert outcome(run) == outcome(undisturbed)
-    assert {**run.config["parameters"]} == undisturbed.config["parameters"]
+    assert run.config["parameters"] == undisturbed.config["parameters"]
     assert run.config["ended"]
-    assert unfinished(folder) == []
-    assert run.path.name in visible(folder)
+    assert run.path in logs_of(folder, ended=True)
+    assert logs_of(folder, ended=False) == []
+    assert not list(folder.glob(".*"))
 
 
 # -- kill -9 -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lines", [1, 45, 100, 160])
-def test_a_run_killed_at_any_size_of_its_journals_ends_as_if_undisturbed(
+def test_a_run_killed_at_any_size_of_its_log_ends_as_if_undisturbed(
     lines: int, results: Path, undisturbed: Run
 ) -> None:
     process = start()
-    ports = until(process, lambda: journalled(results) >= lines)
+    ports = until(process, lambda: log_lines(results) >= lines)
     process.kill()
     killed(process)
     assert all(map(refuses, ports))
-    assert visible(results) == []
-    assert len(unfinished(results)) == 1
+    log = unfinished(results)
     assert_whole(resumed(), results, undisturbed)
-    assert len(visible(results)) == 1
+    assert [path.name for path in results.iterdir()] == [log.name]
 
 
+LOG = "import crossmem.harness.log as l\n"
 EXACTLY = {
-    "before any journal": f"import crossmem.study as s\ns.Journal = lambda *_: {KILL}",
-    "half a line into the journal": (
-        "import crossmem.run.log as j\n"
-        "def append(self, content, whole=j.Journal._append):\n"
-        "    if content.get('index') == 9:\n"
-        "        line = j._line(content)\n"
+    "the config on disk, no episode yet": (f"import crossmem.study as s\ns.Runner = lambda *_: {KILL}"),
+    "half a line into the log": (
+        f"{LOG}def put(self, line, whole=l.RunLog._put):\n"
+        "    if b'\"index\":9,' in line:\n"
         "        self._file.write(line[:len(line) // 2]); self._file.flush()\n"
         f"        {KILL}\n"
-        "    whole(self, content)\n"
-        "j.Journal._append = append"
+        "    whole(self, line)\n"
+        "l.RunLog._put = put"
     ),
-    "a line in the journal, not yet synced": (
-        "import crossmem.run.log as j\n"
-        "def append(self, record, whole=j.Journal.append):\n"
-        "    if record.index == 12:\n"
-        f"        j.os = type('os', (), {{'fsync': lambda _: {KILL}}})\n"
+    "a line in the log, not yet synced": (
+        f"{LOG}def append(self, record, whole=l.RunLog.append):\n"
+        "    if record.row.index == 12:\n"
+        f"        l.os = type('os', (), {{'fsync': lambda _: {KILL}}})\n"
         "    whole(self, record)\n"
-        "j.Journal.append = append"
+        "l.RunLog.append = append"
     ),
     "the table swapped, not yet reloaded": (
         f"import crossmem.client as c\nc.ApiClient.reload = lambda _: {KILL}"
     ),
     "an episode after the drift": (
-        "import crossmem.run.episode as h\n"
+        "import crossmem.harness.episode as h\n"
         "def episode(self, index, whole=h.Replay.episode):\n"
         f"    if index == 17 and self.memory.arm.name == 'A2': {KILL}\n"
         "    return whole(self, index)\n"
         "h.Replay.episode = episode"
     ),
-    "the results file in place, the journals not yet gone": (
-        "import crossmem.run.results as r\n"
-        "def save(*given, whole=r.save, **more):\n"
-        f"    whole(*given, **more); {KILL}\n"
-        "r.save = save"
-    ),
+    "every episode on disk, the run not yet ended": f"{LOG}l.RunLog.end = lambda *_: {KILL}",
 }
 
 
@@ -166,10 +155,37 @@ def test_a_run_killed_at_a_delicate_point_ends_as_if_undisturbed(
     point: str, results: Path, undisturbed: Run
 ) -> None:
     killed(start(EXACTLY[point]))
-    assert len(unfinished(results)) == 1
-    assert visible(results) in ([], [f"{unfinished(results)[0].name}.json"])
+    log = unfinished(results)
+    with pytest.raises(InputError, match="no results file"):
+        replayed(results="latest")
+    with pytest.raises(InputError, match="is unfinished; the same run with resume"):
+        replayed(results=str(log))
     assert_whole(resumed(), results, undisturbed)
-    assert len(visible(results)) == 1
+    assert len(list(results.iterdir())) == 1
+
+
+def test_a_run_killed_before_its_config_is_on_disk_has_left_no_log(results: Path) -> None:
+    killed(start(f"{LOG}l.RunLog._put = lambda *_: {KILL}"))
+    assert logs_of(results, ended=False) == []
+    with pytest.raises(InputError, match="no unfinished run"):
+        replayed(resume=True)
+
+
+def test_the_private_copies_of_a_killed_run_go_with_the_next(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    process = start()
+    until(process, lambda: log_lines(results) >= 20)
+    process.send_signal(signal.SIGSTOP)  # or it might end meanwhile
+    assert replayed(arms="A0")  # beside it: what a live run holds stays
+    (folder,) = tmp_path.glob("crossmem-run-*")
+    process.kill()
+    killed(process)
+    assert (folder / "A2-0").exists()
+    replayed(arms="A0")
+    assert not folder.exists()
 
 
 def test_a_run_killed_again_while_it_resumes_ends_as_if_undisturbed(
@@ -177,67 +193,28 @@ def test_a_run_killed_again_while_it_resumes_ends_as_if_undisturbed(
 ) -> None:
     for lines, resume in ((40, False), (80, True), (120, True)):
         process = start(resume=resume)
-        until(process, lambda: journalled(results) >= lines)  # noqa: B023
+        until(process, lambda: log_lines(results) >= lines)  # noqa: B023
         process.kill()
         killed(process)
-        assert len(unfinished(results)) == 1
-    assert_whole(resumed(), results, undisturbed)
-
-
-HALF_WRITTEN = (
-    "import contextlib, crossmem.paths as p, crossmem.run.results as r\n"
-    "def dumps(content, **how):\n"
-    "    text = json.dumps(content, **how)\n"
-    "    return text[:{share}]\n"
-    "@contextlib.contextmanager\n"
-    "def whole(*given, whole=p.whole):\n"
-    "    with whole(*given) as draft:\n"
-    "        yield draft\n"
-    f"        assert draft.stat().st_size; {KILL}\n"
-    "r.json = type('json', (), {{'dumps': dumps, 'loads': json.loads}})\n"
-    "p.whole = whole"
-)
-
-
-@pytest.mark.parametrize("share", ["len(text) // 2", "len(text)"])
-def test_a_run_killed_while_it_writes_its_results_leaves_no_part_of_a_file(
-    share: str, results: Path, undisturbed: Run
-) -> None:
-    killed(start(HALF_WRITTEN.format(share=share)))
-    assert len(unfinished(results)) == 1
-    assert visible(results) == []
-    with pytest.raises(InputError, match="no results file"):
-        replayed(results="latest")
-    assert_whole(resumed(), results, undisturbed)
-    assert len(visible(results)) == 1
-
-
-def test_a_run_killed_while_it_writes_its_results_can_be_resumed(
-    results: Path, undisturbed: Run
-) -> None:
-    killed(start(HALF_WRITTEN.format(share="len(text) // 2")))
+        unfinished(results)
     assert_whole(resumed(), results, undisturbed)
 
 
 # -- Ctrl-C --------------------------------------------------------------------------------------
 
 
-def test_ctrl_c_says_how_to_go_on_and_leaves_a_journal_and_no_server(
+def test_ctrl_c_says_how_to_go_on_and_leaves_a_log_and_no_server(
     results: Path, undisturbed: Run
 ) -> None:
     process = start()
-    ports = until(process, lambda: journalled(results) >= 40)
+    ports = until(process, lambda: log_lines(results) >= 40)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode not in (0, None)
-    (folder,) = unfinished(results)
-    assert f"The journal stays in {folder}" in err
-    assert "resume=True completes it" in err
+    assert f"What is done stays in {unfinished(results)}; {ON}" in err
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert err.count("Traceback") == 1
     assert all(map(refuses, ports))
-    assert visible(results) == []
-    assert list(folder.glob("tables/*")) == []
     assert_whole(resumed(), results, undisturbed)
 
 
@@ -248,11 +225,11 @@ def test_ctrl_c_in_a_report_is_told_in_the_terminal_and_can_be_resumed(
     tool = Path(sys.executable).with_name("crossmem")
     command = [tool, "report", "phase1", "-o", html, "-p", "mock", "True", "-p", "arms", ALL["arms"]]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    until(process, lambda: journalled(results) >= 40)
+    until(process, lambda: log_lines(results) >= 40)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "resume=True completes it" in err
+    assert ON in err
     assert "Traceback" not in err
     assert "This run did not finish" in html.read_text(encoding="utf-8")
     assert_whole(resumed(), results, undisturbed)
@@ -288,7 +265,7 @@ def fatal(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
                 servers[f"{arm}-{replicate}"].stop()
             return submit(self, endpoint, request, headers)
 
-        monkeypatch.setattr("crossmem.stage.serving", remembered)
+        monkeypatch.setattr("crossmem.upstream.embedded.serving", remembered)
         monkeypatch.setattr(ApiClient, "submit", stopping)
 
     return at
@@ -307,24 +284,21 @@ def test_a_server_that_dies_stops_the_run_with_the_reason_and_resume_completes_i
     with pytest.raises(CrossmemError) as caught:
         replayed()
     said = str(caught.value)
-    (folder,) = unfinished(results)
     assert "the API at http://127.0.0.1:" in said
     assert "does not answer /recipes/convert" in said
-    assert f"The journal stays in {folder}" in said
-    assert "resume=True completes it" in said
+    assert f"What is done stays in {unfinished(results)}; {ON}" in said
     assert "Traceback" not in capfd.readouterr().err
-    assert visible(results) == []
     monkeypatch.undo()
     monkeypatch.setenv(RESULTS_VARIABLE, str(results))
     assert_whole(replayed(resume=True), results, undisturbed)
 
 
-# -- whose journal it is -------------------------------------------------------------------------
+# -- whose log it is -----------------------------------------------------------------------------
 
 
 @pytest.fixture
 def stopped(results: Path) -> Path:
-    """The journal of an A2 run that stopped with twelve episodes done."""
+    """The log of an A2 run that stopped with twelve episodes done."""
     episode = Replay.episode
 
     def failing(self: Replay, index: int) -> Any:
@@ -336,26 +310,24 @@ def stopped(results: Path) -> Path:
         patch.setattr(Replay, "episode", failing)
         with pytest.raises(CrossmemError, match="stopped here"):
             replayed(arms="A2")
-    (folder,) = unfinished(results)
-    journal = folder / "A2-0.journal"
-    assert journal.read_bytes().count(b"\n") == 13
-    return journal
+    log = unfinished(results)
+    assert log.read_bytes().count(b"\n") == 13
+    return log
 
 
 def test_a_run_that_is_going_on_is_not_resumed_by_another_process(
     results: Path, undisturbed: Run
 ) -> None:
     process = start()
-    until(process, lambda: journalled(results) >= 40)
+    until(process, lambda: log_lines(results) >= 40)
     process.send_signal(signal.SIGSTOP)
     try:
-        (folder,) = unfinished(results)
+        log = unfinished(results)
         with pytest.raises(InputError) as caught:
             replayed(resume=True)
-        assert str(caught.value) == f"the run in {folder} is still going on in another process"
-        beside = replayed(arms="A0")  # a new run takes a folder of its own
-        assert beside.path.stem != folder.name
-        assert unfinished(results) == [folder]
+        assert str(caught.value) == f"the run in {log} is still going on in another process"
+        assert replayed(arms="A0").path != log  # a new run takes a log of its own
+        assert unfinished(results) == log
     finally:
         process.send_signal(signal.SIGCONT)
     assert_whole(finished(process), results, undisturbed)
@@ -364,77 +336,66 @@ def test_a_run_that_is_going_on_is_not_resumed_by_another_process(
 def test_runs_that_start_in_the_same_second_do_not_share_a_name(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crossmem.run import folders
+    from crossmem.harness.runner import now
 
-    now = folders.now()
-    monkeypatch.setattr(folders, "now", lambda: now)
-    names = {replayed(arms="A0").path.name for _ in range(3)}
-    assert sorted(names) == visible(results)
+    moment = now()
+    monkeypatch.setattr("crossmem.study.now", lambda: moment)
+    names = {replayed(arms="A0").path for _ in range(3)}
+    assert sorted(names) == logs_of(results, ended=True)
     assert len(names) == 3
 
 
-@pytest.mark.parametrize("tail", [b"0", b"deadbeef {", b"deadbeef {}\n"])
-def test_a_torn_tail_is_cut(tail: bytes, stopped: Path, results: Path, undisturbed: Run) -> None:
-    with stopped.open("ab") as journal:
-        journal.write(tail)
+@pytest.mark.parametrize("tail", [b"0", b'{"crc32":"deadbeef","episode":{', b'{"ended": "20'])
+def test_a_torn_tail_is_cut(tail: bytes, stopped: Path, undisturbed: Run) -> None:
+    with stopped.open("ab") as log:
+        log.write(tail)
     assert outcome(replayed(arms="A2", resume=True)) == outcome(undisturbed, "A2")
 
 
 @pytest.mark.parametrize("cut", [1, 2000])
 def test_an_episode_whose_line_is_cut_short_is_replayed(
-    cut: int, stopped: Path, results: Path, undisturbed: Run
+    cut: int, stopped: Path, undisturbed: Run
 ) -> None:
-    content = stopped.read_bytes()
-    stopped.write_bytes(content[:-cut])
+    stopped.write_bytes(stopped.read_bytes()[:-cut])
     assert outcome(replayed(arms="A2", resume=True)) == outcome(undisturbed, "A2")
 
 
-def test_a_journal_with_nothing_whole_in_it_starts_anew(
-    stopped: Path, results: Path, undisturbed: Run
-) -> None:
-    stopped.write_bytes(stopped.read_bytes()[:20])
-    assert outcome(replayed(arms="A2", resume=True)) == outcome(undisturbed, "A2")
-
-
-def damage(journal: Path, line: int) -> None:
+def damage(log: Path, line: int) -> None:
     """Change one letter in the middle of a line."""
-    lines = journal.read_bytes().splitlines(keepends=True)
+    lines = log.read_bytes().splitlines(keepends=True)
     text = bytearray(lines[line - 1])
     text[len(text) // 2] ^= 1
     lines[line - 1] = bytes(text)
-    journal.write_bytes(b"".join(lines))
+    log.write_bytes(b"".join(lines))
 
 
-@pytest.mark.parametrize("line", [1, 5])
-def test_damage_in_the_middle_is_refused_and_the_line_named(line: int, stopped: Path) -> None:
-    damage(stopped, line)
+def without(log: Path, line: int) -> None:
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join([*lines[: line - 1], *lines[line:]]))
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda log: damage(log, 5), "damaged in line 5 of 13: its checksum does not hold"),
+        (lambda log: damage(log, 13), "damaged in line 13 of 13: its checksum does not hold"),
+        (lambda log: without(log, 5), "damaged in line 5 of 12: A2 skips or repeats an episode"),
+        (
+            lambda log: log.write_bytes(log.read_bytes() + log.read_bytes().splitlines(True)[-1]),
+            "damaged in line 14 of 14: A2 skips or repeats an episode",
+        ),
+        (lambda log: log.write_bytes(log.read_bytes() + b"{}\n"), "line 14 of 14: it is neither"),
+    ],
+)
+def test_damage_is_refused_the_line_named_and_nothing_changed(
+    harm: Callable[[Path], None], said: str, stopped: Path
+) -> None:
+    harm(stopped)
     before = stopped.read_bytes()
-    with pytest.raises(JournalError, match=rf"A2-0\.journal is damaged in line {line} of 13"):
+    with pytest.raises(LogError, match=said) as caught:
         replayed(arms="A2", resume=True)
     assert stopped.read_bytes() == before
-
-
-def test_damage_is_not_said_to_be_mended_by_resuming(stopped: Path) -> None:
-    damage(stopped, 5)
-    with pytest.raises(JournalError) as caught:
-        replayed(arms="A2", resume=True)
     assert "resume=True completes it" not in str(caught.value)
-
-
-def test_a_journal_that_lost_an_episode_is_refused(stopped: Path) -> None:
-    lines = stopped.read_bytes().splitlines(keepends=True)
-    stopped.write_bytes(b"".join(lines[:4] + lines[5:]))
-    with pytest.raises(JournalError, match="skips or repeats an episode"):
-        replayed(arms="A2", resume=True)
-
-
-def test_a_journal_of_other_parameters_is_refused(stopped: Path) -> None:
-    first = json.loads(stopped.read_bytes().splitlines()[0].partition(b" ")[2])
-    first["parameters"]["seed"] = 5
-    stopped.unlink()
-    Journal(stopped, first).close()
-    with pytest.raises(JournalError, match=r"belongs to another run: parameters was .*'seed': 5"):
-        replayed(arms="A2", resume=True)
 
 
 @pytest.mark.parametrize(
@@ -447,24 +408,23 @@ def test_resume_with_other_parameters_is_refused_and_says_what_is_unfinished(
         replayed(**{"arms": "A2", "resume": True, **other})
     said = str(caught.value)
     assert said.startswith("resume: no unfinished run of phase1 with these parameters")
-    assert f"unfinished there: {stopped.parent.name}" in said
+    assert f"unfinished there: {stopped.name}" in said
 
 
 def test_resume_with_nothing_unfinished_is_refused(results: Path) -> None:
     with pytest.raises(InputError, match=r"no unfinished run of phase1 .* \(unfinished there: none\)"):
         replayed(resume=True)
-    assert visible(results) == []
+    assert list(results.iterdir()) == []
 
 
 def test_resume_takes_the_newest_of_several(stopped: Path, results: Path) -> None:
-    older = stopped.parent
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Replay, "episode", lambda *_: (_ for _ in ()).throw(CrossmemError("again")))
         with pytest.raises(CrossmemError, match="again"):
             replayed(arms="A2")
-    (newer,) = set(unfinished(results)) - {older}
-    assert replayed(arms="A2", resume=True).path.stem == newer.name
-    assert unfinished(results) == [older]
+    (newer,) = set(logs_of(results, ended=False)) - {stopped}
+    assert replayed(arms="A2", resume=True).path == newer
+    assert unfinished(results) == stopped
 
 
 # -- a disk that takes no more -------------------------------------------------------------------
@@ -472,7 +432,9 @@ def test_resume_takes_the_newest_of_several(stopped: Path, results: Path) -> Non
 
 @pytest.fixture
 def never_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crossmem.stage.serving", lambda *_: pytest.fail("a server was started"))
+    monkeypatch.setattr(
+        "crossmem.upstream.embedded.serving", lambda *_: pytest.fail("a server was started")
+    )
 
 
 @pytest.fixture
@@ -531,83 +493,49 @@ def test_a_refused_write_is_said_before_anything_starts(
 def test_a_disk_that_fills_up_in_the_middle_can_be_freed_and_the_run_resumed(
     results: Path, small_disk: Callable[[str], None], undisturbed: Run
 ) -> None:
-    small_disk("176k")
+    small_disk("96k")
     process = start(arms="A0,A2")
     _, err = process.communicate(timeout=60)
     assert process.returncode != 0
     assert "No space left on device" in err
-    assert "resume=True completes it" in err
-    assert len(unfinished(results)) == 1
-    assert 2 < journalled(results) < 50
+    assert ON in err
+    unfinished(results)
+    assert 2 < log_lines(results) < 49
     small_disk("8m")
     assert outcome(resumed(arms="A0,A2")) == outcome(undisturbed, "A0", "A2")
-    assert unfinished(results) == []
 
 
 def full_at(nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the nth sync of a journal fail for want of space."""
+    """Have the nth sync of the log fail for want of space."""
     calls = iter(range(1, 10_000))
 
     class Full:
+        SEEK_END = os.SEEK_END
+
         @staticmethod
         def fsync(handle: int) -> None:
             if next(calls) == nth:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(handle)
 
-    monkeypatch.setattr("crossmem.run.log.os", Full)
+    monkeypatch.setattr("crossmem.harness.log.os", Full)
 
 
-def test_a_journal_that_finds_no_space_stops_the_run_and_resume_completes_it(
+def test_a_log_that_finds_no_space_stops_the_run_for_people_and_resume_completes_it(
     results: Path, undisturbed: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full_at(30, monkeypatch)
-    with pytest.raises((CrossmemError, OSError), match="No space left on device"):
+    with pytest.raises(CrossmemError, match=f"No space left on device.*{ON}"):
         replayed()
     assert_whole(replayed(resume=True), results, undisturbed)
 
 
-def test_no_space_in_the_middle_is_an_error_for_people(
+def test_a_log_that_cannot_be_begun_leaves_nothing(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full_at(30, monkeypatch)
-    with pytest.raises(CrossmemError) as caught:
-        replayed()
-    assert "No space left on device" in str(caught.value)
-    assert "resume=True completes it" in str(caught.value)
-
-
-def test_a_journal_that_cannot_be_begun_leaves_no_file_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "A2-0.journal"
     full_at(1, monkeypatch)
-    with pytest.raises(OSError, match="No space left on device") as caught:
-        Journal(path, {"arm": "A2"})
-    still_open = [each.path for each in psutil.Process().open_files()]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        del caught
-        gc.collect()
-    assert str(path) not in still_open
-
-
-TOO_BIG = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (120_000, 120_000))"
-
-
-def test_a_results_file_that_finds_no_room_leaves_the_journals_and_resume_writes_it(
-    results: Path, undisturbed: Run
-) -> None:
-    assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
-    process = start(TOO_BIG)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert os.strerror(errno.EFBIG) in err
-    assert visible(results) == []
-    assert_whole(resumed(), results, undisturbed)
-
-
-def test_a_results_file_that_finds_no_room_is_an_error_for_people(results: Path) -> None:
-    _, err = start(TOO_BIG).communicate(timeout=60)
-    assert err.rstrip().splitlines()[-1].startswith("crossmem.errors.CrossmemError: ")
-    assert "resume=True completes it" in err
+    with pytest.raises(InputError, match=rf"cannot write to {results}: No space left on device"):
+        replayed()
+    assert list(results.iterdir()) == []
+    held = [each.path for each in psutil.Process().open_files()]
+    assert not [path for path in held if path.startswith(str(results))]

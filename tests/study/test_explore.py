@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import nbformat
 import pytest
+from running import rewritten
 
 from crossmem.analysis.explorer import Explorer
 from crossmem.errors import InputError
+from crossmem.harness.results import load
 from crossmem.paths import notebooks
 from crossmem.report.execute import execute, sentinel_text
-from crossmem.run.results import Results, load, save
-
-from .helpers import read
 
 if TYPE_CHECKING:
-    from crossmem.run.results import Run
+    from crossmem.harness.results import Run
 
     from .conftest import Scripted
 
@@ -34,7 +33,7 @@ def files(results: Path, scripted: Scripted) -> Files:
         "few": scripted("phase2", arms="A0,A2", replicates=2),
         "m1": scripted("phase3"),
     }
-    return {name: Path(shutil.copy(run.path, results / f"{name}.json")) for name, run in given.items()}
+    return {name: Path(shutil.copy(run.path, results / f"{name}.jsonl")) for name, run in given.items()}
 
 
 def first_line(explorer: Explorer) -> str:
@@ -44,20 +43,20 @@ def first_line(explorer: Explorer) -> str:
 def test_it_opens_with_the_newest_file_its_first_epoch_and_a2(files: Files) -> None:
     explorer = Explorer()
     assert (explorer.file.value, explorer.epoch.value, explorer.arm.value) == (files["m1"], 1, "A2")
-    assert {label for label, _ in explorer.file.options} == {"v2.json", "few.json", "m1.json"}
+    assert {label for label, _ in explorer.file.options} == {"v2.jsonl", "few.jsonl", "m1.jsonl"}
     assert explorer.epoch.options == (1, 2, 3, 4)
     assert explorer.view.value == explorer.slot._repr_html_()
     assert "Epoch 1, A2: stale attempt at episode 10 (flour)" in explorer.view.value
 
 
 def test_it_opens_with_what_is_asked_for(files: Files) -> None:
-    explorer = Explorer("m1.json", epoch=2, arm="A2D")
+    explorer = Explorer("m1.jsonl", epoch=2, arm="A2D")
     assert first_line(explorer) == "Epoch 2, A2D: stale attempt at episode 18 (oats), 2 attempts"
     assert explorer.slot.is_open
 
 
 def test_each_control_changes_the_view(files: Files) -> None:
-    explorer = Explorer("m1.json")
+    explorer = Explorer("m1.jsonl")
     explorer.epoch.value = 3
     assert "Epoch 3, A2:" in explorer.view.value
     explorer.arm.value = "oracle"
@@ -69,14 +68,14 @@ def test_each_control_changes_the_view(files: Files) -> None:
 
 
 def test_another_file_keeps_the_choice_where_it_has_that_too(files: Files) -> None:
-    explorer = Explorer("v2.json", arm="A2V")
+    explorer = Explorer("v2.jsonl", arm="A2V")
     explorer.file.value = files["m1"]
     assert (explorer.epoch.value, explorer.arm.value) == (1, "A2V")
     assert explorer.epoch.options == (1, 2, 3, 4)
 
 
 def test_another_file_without_the_arm_or_epoch_shows_what_it_has(files: Files) -> None:
-    explorer = Explorer("m1.json", epoch=4, arm="A2D")
+    explorer = Explorer("m1.jsonl", epoch=4, arm="A2D")
     explorer.file.value = files["few"]
     assert (explorer.epoch.value, explorer.arm.value) == (1, "A0")
     assert explorer.arm.options == ("A0", "A2", "oracle")
@@ -88,7 +87,7 @@ def test_another_file_without_the_arm_or_epoch_shows_what_it_has(files: Files) -
 
 
 def test_the_view_is_drawn_once_a_change(files: Files) -> None:
-    explorer = Explorer("m1.json", epoch=4, arm="A2D")
+    explorer = Explorer("m1.jsonl", epoch=4, arm="A2D")
     drawn: list[str] = []
     explorer.view.observe(lambda change: drawn.append(change["new"]), "value")
     explorer.file.value = files["few"]
@@ -100,28 +99,30 @@ def test_a_file_named_by_a_relative_path_is_listed_once(
     files: Files, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(results)
-    explorer = Explorer("m1.json")
-    assert sorted(label for label, _ in explorer.file.options) == ["few.json", "m1.json", "v2.json"]
+    explorer = Explorer("m1.jsonl")
+    assert sorted(label for label, _ in explorer.file.options) == ["few.jsonl", "m1.jsonl", "v2.jsonl"]
 
 
 def test_files_that_are_no_results_or_have_no_slot_are_not_offered(files: Files, results: Path) -> None:
-    (results / "notes.json").write_text("{}")
-    content = read(files["v2"])
-    content["rows"] = [{**row, "drift_epoch": 0} for row in content["rows"]]
-    save(Results.model_validate(content), results / "still.json")
-    labels = {label for label, _ in Explorer("m1.json").file.options}
-    assert labels == {"few.json", "m1.json", "v2.json"}
-    with pytest.raises(InputError, match=r"still\.json has no stale-attempt slot: nothing drifted"):
-        Explorer("still.json")
+    (results / "notes.jsonl").write_text("{}")
+
+    def calm(episode: dict[str, Any]) -> None:
+        episode["row"]["drift_epoch"] = 0
+
+    rewritten(load(files["v2"]), results / "still.jsonl", calm, drift_events=[])
+    labels = {label for label, _ in Explorer("m1.jsonl").file.options}
+    assert labels == {"few.jsonl", "m1.jsonl", "v2.jsonl"}
+    with pytest.raises(InputError, match=r"still\.jsonl has no stale-attempt slot: nothing drifted"):
+        Explorer("still.jsonl")
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("none.json",), r"results: cannot read none\.json: No such file"),
-        (("few.json", 7), r"^unknown epoch 7; Choices: 1$"),
-        (("few.json", 1, "A2D"), r"unknown arm 'A2D'; did you mean 'A2'\? Choices: A0, A2, oracle"),
-        (("few.json", 1, "a2"), r"unknown arm 'a2'.* Choices: A0, A2, oracle"),
+        (("none.jsonl",), r"results: cannot read none\.jsonl: No such file"),
+        (("few.jsonl", 7), r"^unknown epoch 7; Choices: 1$"),
+        (("few.jsonl", 1, "A2D"), r"unknown arm 'A2D'; did you mean 'A2'\? Choices: A0, A2, oracle"),
+        (("few.jsonl", 1, "a2"), r"unknown arm 'a2'.* Choices: A0, A2, oracle"),
     ],
 )
 def test_it_does_not_open_on_what_is_not_there(given: tuple[Any, ...], said: str, files: Files) -> None:
@@ -136,7 +137,7 @@ def test_latest_without_any_results_says_where_it_looked(results: Path) -> None:
 
 
 def test_it_displays_as_a_widget(files: Files) -> None:
-    bundle = Explorer("m1.json")._repr_mimebundle_()
+    bundle = Explorer("m1.jsonl")._repr_mimebundle_()
     data = bundle[0] if isinstance(bundle, tuple) else bundle
     assert "application/vnd.jupyter.widget-view+json" in data
 
@@ -150,11 +151,11 @@ def test_the_notebook_shows_its_slot_without_a_kernel_too(files: Files, tmp_path
     execute(
         notebooks() / "stale_attempts.ipynb",
         output,
-        {"results": "m1.json", "epoch": 4, "arm": "A2D"},
+        {"results": "m1.jsonl", "epoch": 4, "arm": "A2D"},
     )
     assert sentinel_text(output) == "Epoch 4, A2D: stale attempt at episode 40 (flour), 2 attempts"
     (shown,) = [html for html in displayed(output, "text/html") if "<details" in html]
-    slot = Explorer("m1.json", 4, "A2D").slot
+    slot = Explorer("m1.jsonl", 4, "A2D").slot
     assert shown == slot._repr_html_()
     assert len(displayed(output, "application/vnd.jupyter.widget-view+json")) == 1
     assert load(files["m1"]).scripted

@@ -12,16 +12,16 @@ import pytest
 from running import rows_of
 
 from crossmem.analysis import figures, findings, metrics, notices
-from crossmem.analysis.prose import Prose, count
+from crossmem.analysis.display import Prose, count
+from crossmem.harness.results import Run
 from crossmem.memory.arms import ARMS
-from crossmem.run.results import Run
 
 from .rows import best, events, rows, totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crossmem.run.records import Row
+    from crossmem.harness.records import Row
 
     from .conftest import Scripted
 
@@ -136,9 +136,12 @@ def test_an_a2d_that_saves_nothing_is_said_to_and_what_it_cost(
 ) -> None:
     """The rows of A2D are another arm's, so that they are as good as A2's, or worse."""
     run = scripted("phase2", pattern="v2")
-    others = [row for row in rows_of(run) if row.arm != "A2D"]
-    theirs = [row.model_copy(update={"arm": "A2D"}) for row in others if row.arm == against]
-    worse = Run(run.path, run.results.model_copy(update={"rows": others + theirs}))
+    others = [each for each in run.episodes if each.row.arm != "A2D"]
+    theirs = [
+        each.model_copy(update={"row": each.row.model_copy(update={"arm": "A2D"})})
+        for each in run.of(against)
+    ]
+    worse = Run(run.path, run.config, others + theirs)
     said = sentence(worse, r"A2D \(diff-aware\) against A2")
     assert said is not None
     assert sentence(worse, "The granularity dividend") is None
@@ -165,11 +168,11 @@ def test_without_both_arms_there_is_no_dividend_but_words(arms: str, scripted: S
 
 
 def test_the_baselines_beside_a2(run: Run) -> None:
-    said = sentence(run, r"A1 \(naive\) needed")
+    said = sentence(run, r"A1F \(naive\) needed")
     assert said is not None
     attempts = totals(run)
     parts = said.rstrip(".").split("; ")
-    assert [named(part)[0] for part in parts] == ["A1", "LW", "LWG"]
+    assert [named(part)[0] for part in parts] == ["A1F", "LW", "LWG"]
     for part in parts:
         arm, beside = named(part)
         assert beside == "A2"
@@ -179,9 +182,9 @@ def test_the_baselines_beside_a2(run: Run) -> None:
 
 
 def test_why_a2_needs_more_attempts_than_a1_is_said_where_it_does_and_only_there(run: Run) -> None:
-    said = sentence(run, "A2 needed more attempts than A1")
+    said = sentence(run, "A2 needed more attempts than A1F")
     attempts = totals(run)
-    assert (said is not None) == (attempts["A2"] > attempts["A1"])
+    assert (said is not None) == (attempts["A2"] > attempts["A1F"])
     if said is None:
         return
     dropped = {arm: len(events(run, arm, "invalidate")) for arm in ("A2", "A2D")}
@@ -262,8 +265,8 @@ def test_every_sentence_is_one_that_was_checked(run: Run) -> None:
         "Stale attempts after the first drift: ",
         r"A2D \(diff-aware\) against A2 \(governed\): no granularity dividend",
         "The granularity dividend",
-        r"A1 \(naive\) needed",
-        "A2 needed more attempts than A1",
+        r"A1F \(naive\) needed",
+        "A2 needed more attempts than A1F",
         "LWG admits exactly",
         "No remembered value went stale",
         "The rows changed under an unchanged stamp",
@@ -367,14 +370,14 @@ def test_under_append_sonnet_is_said_to_have_ignored_its_memory_and_nothing_else
     (said,) = findings.finding(run).sentences
     assert said.startswith("Memory was put before the agent and changed nothing: ")
     assert "hint style append" in said
-    assert "A0 46, A1 46" in said
+    assert "A0 46, A1F 46" in said
 
 
 # -- other selections of arms ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pattern", ["v2", "churn", "silent"])
-@pytest.mark.parametrize("arms", ["A2,A2D", "A0", "LWG", "A0,A3", "A1N,A2V", "LWG,A2C", "A3,A0,LW"])
+@pytest.mark.parametrize("arms", ["A2,A2D", "A0", "LWG", "A0,A3", "A1,A2V", "LWG,A2C", "A3,A0,LW"])
 def test_with_arms_missing_nothing_is_said_of_them(arms: str, pattern: str, scripted: Scripted) -> None:
     run = scripted("phase2", pattern=pattern, arms=arms)
     asked = {*arms.split(","), "oracle"}
@@ -395,7 +398,7 @@ def test_one_arm_alone_is_not_said_to_be_the_best(arm: str, scripted: Scripted) 
     assert said == f"Over 24 episodes {arm} {totals(run)[arm]} attempts."
 
 
-@pytest.mark.parametrize("arms", ["A0,A1,A2,A2D,A3,LW,LWG", "A2,A2D,LWG", "A0,A2"])
+@pytest.mark.parametrize("arms", ["A0,A1F,A2,A2D,A3,LW,LWG", "A2,A2D,LWG", "A0,A2"])
 def test_with_one_attempt_an_episode_nothing_crashes_and_no_text_is_broken(
     arms: str, scripted: Scripted
 ) -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from running import attempts_of, events_of, rows_of
+from running import attempts_of, events_of, log_of, outcome, replayed, rows_of
 
 from crossmem import streams
+from crossmem.harness.results import load
 from crossmem.paths import RESULTS_VARIABLE
-from crossmem.run.results import load
 
-from .helpers import ARMS, outcome, read, replayed, unfinished, visible
+ARMS = ("A0", "A1F", "A1", "LW", "LWG", "A2", "A3")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from crossmem.domains.base import Keying
-    from crossmem.run.records import Row
-    from crossmem.run.results import Run
+    from crossmem.harness.records import Row
+    from crossmem.harness.results import Run
 
     Runs = dict[Keying, Run]
 
@@ -32,8 +32,8 @@ KEYINGS: tuple[Keying, ...] = ("task", "request")
 SIMULATED: dict[Keying, dict[str, tuple[int, int]]] = {
     "task": {
         "A0": (46, 0),
-        "A1": (37, 2),
-        "A1N": (36, 1),
+        "A1F": (37, 2),
+        "A1": (36, 1),
         "LW": (36, 1),
         "LWG": (34, 1),
         "A2": (35, 1),
@@ -41,8 +41,8 @@ SIMULATED: dict[Keying, dict[str, tuple[int, int]]] = {
     },
     "request": {
         "A0": (46, 0),
+        "A1F": (37, 2),
         "A1": (37, 2),
-        "A1N": (37, 2),
         "LW": (37, 2),
         "LWG": (35, 2),
         "A2": (36, 1),
@@ -58,8 +58,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(RESULTS_VARIABLE, str(folder))
         done = {keying: replayed(keying=keying) for keying in KEYINGS}
-    assert unfinished(folder) == []
-    assert visible(folder) == sorted(run.path.name for run in done.values())
+    assert sorted(folder.iterdir()) == sorted(run.path for run in done.values())
     return done
 
 
@@ -122,14 +121,14 @@ def test_a_naive_memory_pays_a_stale_attempt_for_every_later_flour_episode(
         if "flour" in episode.task.description and stream.family(episode.task) == "celiac"
     ]
     assert tuple(flour) == FLOUR_AFTER_DRIFT
-    assert where(run, "A1", lambda row: row.stale_attempt) == flour
+    assert where(run, "A1F", lambda row: row.stale_attempt) == flour
 
 
 def test_latest_wins_heals_under_task_keying_and_never_under_request_keying(runs: Runs) -> None:
     def stale(arm: str, keying: Keying) -> list[int]:
         return where(runs[keying], arm, lambda row: row.stale_attempt)
 
-    for arm in ("A1N", "LW", "LWG"):
+    for arm in ("A1", "LW", "LWG"):
         assert stale(arm, "task") == [DRIFT], arm
         assert stale(arm, "request") == list(FLOUR_AFTER_DRIFT), arm
 
@@ -209,7 +208,7 @@ def test_governed_arms_never_admit_a_value_that_belongs_to_one_request(
         assert admitted(arm) == {"celiac", "incompatible"}, arm
         assert {family[event.episode] for event in events(run, arm, "refuse")} == {"scaling"}, arm
         assert where(run, arm, lambda row: row.poisoned) == [], arm
-    for arm in ("A1", "A1N", "LW"):
+    for arm in ("A1F", "A1", "LW"):
         assert "scaling" in admitted(arm), arm
         assert where(run, arm, lambda row: row.poisoned) == list(RIGHT_AMOUNTS), arm
 
@@ -239,9 +238,9 @@ def test_a_stale_attempt_can_be_opened_and_read_later(runs: Runs) -> None:
         if (each.arm, each.episode, each.attempt) == ("A2", DRIFT, 1)
     )
     (carried,) = attempt.carried
-    assert (carried.verdict, carried.refused, carried.version) == ("stale", True, "1.0.0")
+    assert (carried.verdict, carried.refused, carried.entry.version) == ("stale", True, "1.0.0")
     assert attempt.request is not None
-    assert carried.value in str(attempt.request)
+    assert carried.entry.value in str(attempt.request)
     assert attempt.response is not None
     assert attempt.response["table_versions"] == {"celiac_brands": "2.0.0"}
 
@@ -255,19 +254,19 @@ def test_no_admin_token_or_address_reaches_the_results_file(runs: Runs) -> None:
 
 def test_the_file_holds_what_the_run_returned_and_says_how_it_came_about(runs: Runs) -> None:
     run = runs["request"]
-    content = read(run.path)
-    assert set(content) == {"schema", "grading", "config", "rows", "events", "attempts"}
-    assert len(content["rows"]) == 24 * len(ARMS)
-    config = content["config"]
+    first, episodes = log_of(run.path)
+    assert set(first) == {"schema", "grading", "config"}
+    assert len(episodes) == 24 * len(ARMS)
+    config = first["config"]
     assert [arm["name"] for arm in config["arms"]] == list(ARMS)
     assert config["stream_sha256"] == streams.digest(streams.load("phase1"))
     assert config["parameters"]["keying"] == "request"
-    assert config["started"] <= config["ended"]
+    assert config["started"] <= run.config["ended"]
     assert run.path.name.startswith("phase1_single_mock-haiku_")
 
 
 def test_a_run_returned_equals_the_run_read_from_its_file(runs: Runs) -> None:
-    assert load(runs["request"].path).results == runs["request"].results
+    assert load(runs["request"].path) == runs["request"]
 
 
 @pytest.mark.parametrize("arm", ARMS)
@@ -278,11 +277,12 @@ def test_an_arm_alone_gives_the_rows_it_gives_among_others(arm: str, runs: Runs,
 
 def test_replicates_and_seed_vary_nothing_with_the_scripted_agent(runs: Runs, results: Path) -> None:
     again = replayed(arms="A2,A3", replicates=2, seed=7)
-    content: Any = outcome(again)
+    alone = outcome(runs["request"], "A2", "A3")
     for replicate in (0, 1):
-        for part, records in content.items():
-            mine = [{**each, "replicate": 0} for each in records if each["replicate"] == replicate]
-            assert mine == outcome(runs["request"], "A2", "A3")[part]
+        mine = [each for each in outcome(again) if each["row"]["replicate"] == replicate]
+        for each in mine:
+            each["row"]["replicate"] = 0
+        assert mine == alone
 
 
 def test_a_budget_given_takes_the_place_of_the_streams_own(results: Path) -> None:

@@ -9,8 +9,8 @@ from running import attempts_of, rows_of
 
 from crossmem import streams
 from crossmem.api import tables_of
+from crossmem.harness.table_files import read_table
 from crossmem.memory.arms import ARMS
-from crossmem.run.table_files import read_table
 
 from .rows import best, events, kept_of, paid, rows, table_events, totals, where
 
@@ -34,7 +34,7 @@ SIMULATED = {
     ("silent", "task"): "46 39(4) 37(2) 37(2) 35(2) 35(2) 35(2) 35(2) 35(2) 42(2) 35",
     ("rollback", "task"): "46 36(1) 36(1) 36(1) 34(1) 37(1) 36(1) 34(1) 37 41 34",
 }
-ORDER = ("A0", "A1", "A1N", "LW", "LWG", "A2", "A2C", "A2D", "A2V", "A3", "oracle")
+ORDER = ("A0", "A1F", "A1", "LW", "LWG", "A2", "A2C", "A2D", "A2V", "A3", "oracle")
 
 
 @pytest.mark.parametrize(("pattern", "keying"), SIMULATED)
@@ -85,7 +85,7 @@ def test_poison_is_a_matter_of_admission_alone(pattern: str, scripted: Scripted)
     run = scripted("phase2", pattern=pattern)
     for line in LINES:
         poisoned = where(run, line, lambda row: row.poisoned)
-        assert poisoned == ([14, 19] if line in {"A1", "A1N", "LW"} else []), line
+        assert poisoned == ([14, 19] if line in {"A1F", "A1", "LW"} else []), line
 
 
 # -- v2: half of the table survives ------------------------------------------------------------------
@@ -257,7 +257,7 @@ def test_silent_stamps_hide_the_change_and_each_key_heals_by_relearning(scripted
 
 def test_silent_never_heals_under_request_keying(scripted: Scripted) -> None:
     run = scripted("phase2", pattern="silent", keying="request")
-    for arm in ("A1N", "LW", "LWG", *STAMPED, "A2V", "A3"):
+    for arm in ("A1", "LW", "LWG", *STAMPED, "A2V", "A3"):
         assert where(run, arm, lambda row: row.stale_attempt) == sorted(FLOUR_AFTER + OATS_AFTER), arm
         assert table_events(run, arm) == [], arm
 

@@ -19,7 +19,7 @@ SLOTS = (10, 18, 29, 40)  # the first celiac episode after each drift; its half 
 HALVES = ("flour", "oats", "flour", "flour")
 STAMPED = ("A2", "A2C", "A2D")
 KEYINGS = ("task", "request")
-ORDER = ("A0", "A1", "A1N", "LW", "LWG", "A2", "A2C", "A2D", "A2V", "A3", "oracle")
+ORDER = ("A0", "A1F", "A1", "LW", "LWG", "A2", "A2C", "A2D", "A2V", "A3", "oracle")
 SIMULATED = {
     "task": "92 76(15) 68(5) 68(5) 64(5) 67(4) 67(4) 64(4) 67 76(3) 64",
     "request": "92 76(15) 78(15) 78(15) 74(15) 71(4) 71(4) 68(4) 67 78(3) 64",
@@ -48,7 +48,7 @@ def test_every_episode_succeeds_and_counts_the_drifts_so_far(keying: str, script
 
 @pytest.mark.parametrize("keying", KEYINGS)
 def test_the_slots_are_those_of_the_contract(keying: str, scripted: Scripted) -> None:
-    found = metrics.slots(scripted("phase3", keying=keying))
+    found = metrics.slot_rows(scripted("phase3", keying=keying))
     for epoch, (index, half) in enumerate(zip(SLOTS, HALVES, strict=True), start=1):
         here = found[found["drift_epoch"] == epoch]
         assert set(here["index"]) == {index}

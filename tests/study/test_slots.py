@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from bs4 import BeautifulSoup
-from running import attempts_of, events_of
+from running import rewritten
 
 from crossmem import streams
 from crossmem.analysis import metrics, slots
 from crossmem.errors import InputError
+from crossmem.harness.results import Run
 from crossmem.memory.arms import ARMS
-from crossmem.run.results import Results, Run, load, save
 
-from .helpers import read
 from .rows import rows
 
 if TYPE_CHECKING:
@@ -44,12 +42,6 @@ def one(run: Run, epoch: int, arm: str) -> slots.Slot:
 
 def page(shown: slots.Folds) -> BeautifulSoup:
     return BeautifulSoup(shown._repr_html_(), "html.parser")
-
-
-def changed(run: Run, path: Path, **parts: Any) -> Run:
-    """Write the run's file with some of its parts exchanged, and read it back."""
-    content = {**read(run.path), **parts}
-    return load(save(Results.model_validate(content), path / run.path.name).path)
 
 
 # -- what it shows ---------------------------------------------------------------------------------
@@ -86,11 +78,9 @@ def test_a_slot_is_made_of_the_rows_attempts_and_events_of_the_file(m1: Run) -> 
         (epoch, line) for epoch in (1, 2, 3, 4) for line in (*ARMS, "oracle")
     ]
     for slot in shown:
-        of = (slot.row.arm, slot.row.index)
-        assert [step.attempt for step in slot.steps] == [
-            each for each in attempts_of(m1) if (each.arm, each.episode) == of
-        ]
-        assert slot.events == [each for each in events_of(m1) if (each.arm, each.episode) == of]
+        record = m1.of(slot.row.arm)[slot.row.index]
+        assert [step.attempt for step in slot.steps] == record.attempts
+        assert slot.events == record.events
         assert slot.outcome == metrics.outcome_of(slot.row)
         assert len(slot.recalled) == slot.row.recalled
         assert slot.row.stale_attempt == ("stale" in [each["worth"] for each in slot.recalled])
@@ -153,7 +143,7 @@ def test_an_entry_put_before_the_agent_but_not_sent_is_not_said_to_be_stale(
 
 
 def test_of_several_values_of_a_key_only_the_one_sent_is_judged(scripted: Scripted) -> None:
-    slot = one(scripted("phase3"), 4, "A1N")
+    slot = one(scripted("phase3"), 4, "A1")
     worth = [each["worth"] for each in slot.recalled]
     assert len(worth) > 1
     assert worth[:-1] == ["not carried"] * (len(worth) - 1)
@@ -161,12 +151,12 @@ def test_of_several_values_of_a_key_only_the_one_sent_is_judged(scripted: Script
 
 
 def test_an_equal_value_under_another_key_is_judged_by_itself(v2: Run, tmp_path: Path) -> None:
-    attempts = copy.deepcopy(read(v2.path)["attempts"])
-    for each in attempts:
-        if (each["arm"], each["episode"], each["attempt"]) == ("A2", 16, 1):
-            (entry,) = each["recalled"]
-            each["recalled"].append({**entry, "key": ["name", "salt", "home style"]})
-    slot = one(changed(v2, tmp_path, attempts=attempts), 1, "A2")
+    def beside(episode: dict[str, Any]) -> None:
+        if (episode["row"]["arm"], episode["row"]["index"]) == ("A2", 16):
+            (entry,) = episode["attempts"][0]["recalled"]
+            episode["attempts"][0]["recalled"].append({**entry, "key": ["name", "salt", "home style"]})
+
+    slot = one(rewritten(v2, tmp_path / v2.path.name, beside), 1, "A2")
     assert [each["worth"] for each in slot.recalled] == ["stale", "not carried"]
 
 
@@ -174,7 +164,6 @@ def test_replicates_other_than_the_first_can_be_opened(scripted: Scripted) -> No
     run = scripted("phase2", arms="A0,A2", replicates=2)
     (slot,) = slots.opened(run, 1, "A2", replicate=1).slots
     assert slot.row.replicate == 1
-    assert {step.attempt.replicate for step in slot.steps} == {1}
     assert {each.row.replicate for each in slots.folds(run).slots} == {0}
 
 
@@ -185,7 +174,6 @@ HOSTILE = "</pre><script>alert('x')</script><img src=x onerror=alert(1)> & \"quo
 
 def test_hostile_text_is_text(v2: Run, tmp_path: Path) -> None:
     """Whatever stood in a request, a response or an event, it opens no tag."""
-    content = read(v2.path)
 
     def poison(value: Any) -> Any:
         match value:
@@ -197,17 +185,17 @@ def test_hostile_text_is_text(v2: Run, tmp_path: Path) -> None:
                 return [poison(each) for each in value]
         return value
 
-    attempts, events = poison(content["attempts"]), poison(content["events"])
-    for event in events:
-        event["why"] = HOSTILE
-    for attempt in attempts:
-        for suggestion in ((attempt["response"] or {}).get("recovery_feedback") or {}).get(
-            "suggestions", []
-        ):
-            suggestion["action"] = HOSTILE
-        for stamped in [attempt["response"] or {}]:
-            stamped["table_versions"] = {HOSTILE: HOSTILE}
-    run = changed(v2, tmp_path, attempts=attempts, events=events)
+    def poisoned(episode: dict[str, Any]) -> None:
+        for part in ("attempts", "events"):
+            episode[part] = poison(episode[part])
+        for event in episode["events"]:
+            event["why"] = HOSTILE
+        for attempt in episode["attempts"]:
+            attempt["stamps"] = {HOSTILE: HOSTILE}
+            for suggestion in attempt["suggestions"]:
+                suggestion["action"] = HOSTILE
+
+    run = rewritten(v2, tmp_path / v2.path.name, poisoned)
     shown = page(slots.folds(run))
     assert {each.name for each in shown.find_all()} == {
         *("details", "summary", "h4", "p", "pre", "ins", "del", "ul", "li", "code"),
@@ -239,17 +227,24 @@ def test_a_stream_that_has_changed_since_is_not_used(
 
 
 def test_a_stream_that_is_gone_is_not_missed(v2: Run, tmp_path: Path) -> None:
-    config = {**v2.config, "stream": "no such stream"}
-    slot = one(changed(v2, tmp_path, config=config), 1, "A2")
+    slot = one(rewritten(v2, tmp_path / v2.path.name, stream="no such stream"), 1, "A2")
     assert {line.kind for line in slot.steps[0].lines} == {"same"}
 
 
 def test_an_attempt_that_sent_nothing_says_why(v2: Run, tmp_path: Path) -> None:
-    attempts = copy.deepcopy(read(v2.path)["attempts"])
-    for each in attempts:
-        if (each["arm"], each["episode"], each["attempt"]) == ("A2", 16, 2):
-            each.update(request=None, status=None, response=None, error="the model gave no <request>")
-    text = page(slots.opened(changed(v2, tmp_path, attempts=attempts), 1, "A2")).text
+    def silent(episode: dict[str, Any]) -> None:
+        if (episode["row"]["arm"], episode["row"]["index"]) == ("A2", 16):
+            none: dict[str, Any] = {
+                "request": None,
+                "status": None,
+                "response": None,
+                "stamps": {},
+                "suggestions": [],
+            }
+            episode["attempts"][1].update(none, error="the model gave no <request>")
+
+    run = rewritten(v2, tmp_path / v2.path.name, silent)
+    text = page(slots.opened(run, 1, "A2")).text
     last = text[text.index("Attempt 2: what came back") :]
     assert "Nothing: the model gave no <request>." in last
     assert "Refused" not in last
@@ -265,14 +260,16 @@ def test_an_epoch_or_arm_without_a_slot_is_refused_with_the_choices(v2: Run, m1:
     with pytest.raises(InputError, match=r"^unknown epoch 0; Choices: 1, 2, 3, 4$"):
         slots.opened(m1, 0, "A2")
     with pytest.raises(
-        InputError, match=r"unknown arm 'A9'; did you mean .* Choices: A0, A1, .*oracle"
+        InputError, match=r"unknown arm 'A9'; did you mean .* Choices: A0, A1F, .*oracle"
     ):
         slots.opened(v2, 1, "A9")
 
 
 def test_a_run_without_a_drift_has_no_slot(v2: Run, tmp_path: Path) -> None:
-    before = [{**row, "drift_epoch": 0} for row in read(v2.path)["rows"]]
-    run = changed(v2, tmp_path, rows=before)
+    def calm(episode: dict[str, Any]) -> None:
+        episode["row"]["drift_epoch"] = 0
+
+    run = rewritten(v2, tmp_path / v2.path.name, calm)
     assert slots.folds(run).slots == []
     assert "there is no slot" in slots.folds(run)._repr_html_()
     with pytest.raises(InputError, match="has no stale-attempt slot: nothing drifted in it"):

@@ -11,13 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-from running import rows_of
+from running import log_of, rows_of, written
 
-from crossmem.analysis import figures, findings, metrics, notices, slots, stats, tables
-from crossmem.analysis.prose import Prose
-from crossmem.run.results import Results, Run, load, save
-
-from .helpers import read
+from crossmem.analysis import display, figures, findings, metrics, notices, slots, stats
+from crossmem.analysis.display import Prose
+from crossmem.harness.results import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,14 +38,15 @@ def measured(scripted: Scripted, tmp_path: Path) -> Measured:
     """
 
     def made(replicates: int, *, noise: bool = True, spoil: Callable[[Row], None] | None = None) -> Run:
-        content = read(scripted("phase2", arms="A0,A2,A2D,LWG").path)
+        first, episodes = log_of(scripted("phase2", arms="A0,A2,A2D,LWG").path)
         dice = random.Random(7)
-        records: dict[str, list[Row]] = {"rows": [], "events": [], "attempts": []}
+        records = []
         for replicate in range(replicates):
             shared = [dice.random() < 0.1 + replicate / 20 for _ in range(24)]
-            for part, listed in records.items():
-                listed += [{**record, "replicate": replicate} for record in content[part]]
-            for row in records["rows"][-24 * len(LINES) :]:
+            for each in sorted(
+                episodes, key=lambda e: (LINES.index(e["row"]["arm"]), e["row"]["index"])
+            ):
+                row = {**each["row"], "replicate": replicate}
                 more = noise * (shared[row["index"]] + (dice.random() < 0.02))
                 row["attempts"] += more
                 row["first_try"] = row["first_try"] and not more
@@ -56,10 +55,10 @@ def measured(scripted: Scripted, tmp_path: Path) -> Measured:
                 row["tokens_source"] = "reported"
                 if spoil:
                     spoil(row)
-        config = {**content["config"], "preflight": []}
+                records.append({**each, "row": row})
+        config = {**first["config"], "preflight": []}
         config["parameters"].update(mock=False, replicates=replicates, model="a-live-model")
-        whole = {**content, **records, "config": config}
-        return load(save(Results.model_validate(whole), tmp_path / "live.json").path)
+        return written(tmp_path / "live.jsonl", config, records)
 
     return made
 
@@ -143,8 +142,7 @@ def test_pairing_matters(measured: Measured) -> None:
 
 def test_replicates_are_paired_by_their_number_and_not_by_their_place(measured: Measured) -> None:
     run = measured(6)
-    turned = [*reversed(rows_of(run))]
-    again = Run(run.path, run.results.model_copy(update={"rows": turned}))
+    again = Run(run.path, run.config, [*reversed(run.episodes)])
     pd.testing.assert_frame_equal(stats.differences(run), stats.differences(again))
 
 
@@ -308,10 +306,10 @@ def test_no_text_of_a_report_says_nan_or_inf(spoilt: str, measured: Measured) ->
         findings.finding(run)._repr_html_(),
         findings.done(run),
         shown._repr_html_(),
-        tables.show(metrics.summary(run), "all")._repr_html_(),
-        tables.show(metrics.dividend(run), "dividend")._repr_html_(),
-        tables.show(metrics.slot_outcomes(run), "slots")._repr_html_(),
-        *(tables.by_epoch(run, figure)._repr_html_() for figure in stats.FIGURES),
+        display.show(metrics.summary(run), "all")._repr_html_(),
+        display.show(metrics.dividend(run), "dividend")._repr_html_(),
+        display.show(metrics.slot_outcomes(run), "slots")._repr_html_(),
+        *(display.by_epoch(run, figure)._repr_html_() for figure in stats.FIGURES),
         slots.folds(run)._repr_html_(),
         dividend.alt,
         *(draw(run).alt for draw in (figures.strip, figures.epochs, figures.memory)),

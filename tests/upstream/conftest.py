@@ -22,7 +22,12 @@ class Builder(Protocol):
 
 
 @pytest.fixture(autouse=True)
-def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No keys of a person's, and private copies in a folder of this test's."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", None)
     for name in ("STRIPE_API_KEY", "PYTHONPATH", "PILOT_MODEL"):
         monkeypatch.delenv(name, raising=False)
 

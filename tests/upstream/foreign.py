@@ -231,8 +231,8 @@ def state(folder: Path) -> State:
 
 
 def servers(results: Path) -> list[psutil.Process]:
-    """Return the processes that serve copies of runs in a results folder, and their children."""
-    runs = str(results / ".runs")
+    """Return the processes that serve private copies of the test of a results folder."""
+    runs = str(results.with_name("tmp"))
     return [
         process
         for process in psutil.process_iter(["cmdline"])

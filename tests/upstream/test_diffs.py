@@ -14,7 +14,7 @@ from crossmem.api import tables as server
 from crossmem.api import tables_of
 from crossmem.client import ApiClient
 from crossmem.contract import TableDiff, read_reload
-from crossmem.run.table_files import Layout, Table, TableFiles, difference
+from crossmem.harness.table_files import Layout, Table, TableFiles, difference
 
 words = st.sampled_from("abcdefg")
 lists = st.dictionaries(words, st.lists(words, max_size=4), min_size=1, max_size=5)

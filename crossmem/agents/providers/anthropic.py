@@ -6,6 +6,7 @@ own retries are off: waiting is `patience.py`'s, bounded and in sight.
 
 from __future__ import annotations
 
+import os
 from typing import Any, cast
 
 import anthropic
@@ -18,8 +19,9 @@ from crossmem.agents.messages import (
     ProviderError,
     Reply,
     connection_error,
+    error_inside,
     read_request,
-    status_error,
+    refused,
     text,
     tokens,
     unusable,
@@ -37,7 +39,8 @@ class Claude:
     def __init__(self, model: str) -> None:
         self.model = model
         self.sdk = f"anthropic {anthropic.__version__}"
-        self._client = anthropic.Anthropic(max_retries=0)
+        address = os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
+        self._client = anthropic.Anthropic(max_retries=0, base_url=address)
 
     def close(self) -> None:
         """Close the connections to the provider."""
@@ -77,16 +80,17 @@ class Claude:
         except (anthropic.AnthropicError, ValueError, RecursionError) as error:
             failure = _failure(error)
         else:
-            if isinstance(message, anthropic.types.Message):
+            known = isinstance(message, anthropic.types.Message)
+            inside = error_inside(message.to_dict()) if known else None
+            if known and inside is None:
                 return _reply(message, prompt)
-            failure = unusable(message)
+            failure = inside or unusable(message)
         raise failure
 
 
 def _failure(error: Exception) -> ProviderError:
     if isinstance(error, anthropic.APIStatusError):
-        message = error.api_message or error.message
-        return status_error(error.status_code, str(message), error.response.headers)
+        return refused(error.response)
     if isinstance(error, anthropic.APIConnectionError):
         return connection_error(error, late=isinstance(error, anthropic.APITimeoutError))
     return unusable(error)

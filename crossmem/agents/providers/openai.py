@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,13 +19,17 @@ from crossmem.agents.messages import (
     ProviderError,
     Reply,
     connection_error,
+    error_inside,
     read_request,
-    status_error,
+    refused,
     text,
     tokens,
     unusable,
 )
 from crossmem.agents.prompts import request_text
+
+_ADDRESS = "https://api.openai.com/v1"
+_FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)\n?\s*```", re.DOTALL)
 
 
 def client_for(base_url: str | None = None) -> openai.OpenAI:
@@ -34,7 +39,11 @@ def client_for(base_url: str | None = None) -> openai.OpenAI:
     """
     if base_url is None:
         # A server without keys is asked with some word all the same, for the SDK insists on one.
-        return openai.OpenAI(max_retries=0, api_key=os.environ.get("OPENAI_API_KEY") or "none")
+        return openai.OpenAI(
+            max_retries=0,
+            api_key=os.environ.get("OPENAI_API_KEY") or "none",
+            base_url=os.environ.get("OPENAI_BASE_URL") or _ADDRESS,
+        )
     direct = openai.DefaultHttpx2Client(trust_env=False)
     return openai.OpenAI(max_retries=0, base_url=base_url, api_key="none", http_client=direct)
 
@@ -70,17 +79,17 @@ class Chat:
         except (openai.OpenAIError, ValueError, RecursionError) as error:
             failure = _failure(error)
         else:
-            if isinstance(completion, openai.types.chat.ChatCompletion):
+            known = isinstance(completion, openai.types.chat.ChatCompletion)
+            inside = error_inside(completion.to_dict()) if known else None
+            if known and inside is None:
                 return _reply(completion, prompt.schema)
-            failure = unusable(completion)
+            failure = inside or unusable(completion)
         raise failure
 
 
 def _failure(error: Exception) -> ProviderError:
     if isinstance(error, openai.APIStatusError):
-        body: Any = error.body
-        said = body.get("message") if isinstance(body, dict) else None
-        return status_error(error.status_code, str(said or error.message), error.response.headers)
+        return refused(error.response)
     if isinstance(error, openai.APIConnectionError):
         return connection_error(error, late=isinstance(error, openai.APITimeoutError))
     return unusable(error)
@@ -130,8 +139,9 @@ def _read(
     """Return the request that an answer holds, and the problem with it if there is one."""
     if stop != "stop":
         return None, f"the model stopped with {stop} and sent no whole request"
+    fenced = _FENCE.fullmatch(words.strip())
     try:
-        sent = json.loads(words)
+        sent = json.loads(fenced[1] if fenced else words)
     except (ValueError, RecursionError):
         return None, "the answer is no JSON"
     return read_request(sent, schema)

@@ -117,9 +117,9 @@ def _browser() -> Finding:
 
 
 def _checkout(api: str, phase: str, python: str) -> Finding:
-    from crossmem import streams
+    from crossmem import study
     from crossmem.settings import RunSettings, read_settings
-    from crossmem.upstream.checkout import open_checkout
+    from crossmem.upstream.checkout import Checkout
 
     kind = notebook_settings().get(phase)
     if kind is None or not issubclass(kind, RunSettings):
@@ -128,9 +128,11 @@ def _checkout(api: str, phase: str, python: str) -> Finding:
         )
     settings = read_settings(kind, {"mock": True, "api": api, "api_python": python})
     try:
-        found = open_checkout(api, phase, streams.load(settings.stream_name), python, strict=False)
+        found = study.check(settings)[1]
     except InputError as error:
         return Finding("checkout", str(error), missing=True, needed=True)
+    if not isinstance(found, Checkout):
+        return Finding("checkout", f"{api}: the embedded API")
     said = "; ".join(found.warnings) or "as expected"
     size = f"{len(found.files)} files, {found.size / 1024**2:,.1f} MB"
     return Finding("checkout", f"{found.profile.server.app}, {size}, {said}")

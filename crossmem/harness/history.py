@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from crossmem import streams
 from crossmem.domains import domain
 from crossmem.errors import InputError, unknown
-from crossmem.memory.arms import ARMS, ORACLE, Arm
-from crossmem.run.episode import refold
+from crossmem.harness.episode import refold
+from crossmem.memory.arms import ARMS, REFERENCES, Arm
 
 if TYPE_CHECKING:
+    from crossmem.harness.results import Run
     from crossmem.memory.memory import MemoryBackend
-    from crossmem.run.results import Run
     from crossmem.streams import Stream
 
 
@@ -25,7 +25,7 @@ def memory_at(
     InputError for an arm, replicate or episode that the run lacks, and for a stream that has changed.
     """
     if isinstance(arm, str):
-        known = {**ARMS, ORACLE.name: ORACLE}
+        known = {**ARMS, **REFERENCES}
         if arm not in known:
             raise unknown("arm", arm, known)
         arm = known[arm]
@@ -55,7 +55,7 @@ def memory_before_prompt(run: Run, arm: str | Arm, episode: int, replicate: int 
 
 def stream_of(run: Run) -> Stream:
     """Return the stream that a run replayed; raises InputError where it has changed since."""
-    stream = streams.load(run.config["stream"])
+    stream = streams.load(run.config["parameters"].get("stream") or run.config["stream"])
     if streams.digest(stream) != run.config["stream_sha256"]:
         raise InputError(f"{run.path.name} was run on another version of the stream {stream.name}")
     return stream

@@ -5,36 +5,37 @@ from __future__ import annotations
 import shutil
 import sys
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
+from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from crossmem.agents.cost import BudgetSpentError, Meter
-from crossmem.agents.models import full_name
+from crossmem.agents.factory import full_name
 from crossmem.agents.prompts import Prompter
 from crossmem.agents.retry import StoppedError
 from crossmem.client import NotServedError
 from crossmem.domains import domain
 from crossmem.errors import CrossmemError
-from crossmem.run.episode import Replay
-from crossmem.run.log import LogError
+from crossmem.harness.episode import Replay
+from crossmem.harness.log import LogError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from crossmem.agents.base import Agent
     from crossmem.agents.factory import AgentFactory
     from crossmem.client import ApiClient
+    from crossmem.harness.log import RunLog
+    from crossmem.harness.records import EpisodeRecord
+    from crossmem.harness.table_files import TableFiles
     from crossmem.memory.arms import Arm
-    from crossmem.run.log import RunLog
-    from crossmem.run.records import EpisodeRecord
-    from crossmem.run.table_files import TableFiles
     from crossmem.settings import RunSettings
     from crossmem.streams import Stream
 
@@ -115,7 +116,7 @@ class Runner:
         except LogError:
             raise  # a resume would meet the same log: no way on
         except CrossmemError as error:
-            if isinstance(error, NotServedError) and not self._done:
+            if isinstance(error, NotServedError) and not self.log.has_episodes:
                 self.log.path.unlink()
                 raise
             end = "\n" if "\n" in str(error) else ". "
@@ -138,12 +139,12 @@ class Runner:
         total = len(jobs) * len(self.stream.episodes)
         bar = tqdm(total=total, desc=self._name, unit="episode", file=sys.stderr, mininterval=0.5)
         with (
-            TemporaryDirectory(prefix="crossmem-", ignore_cleanup_errors=True) as folder,
+            private_folder() as folder,
             bar,
             ThreadPoolExecutor(most) as pool,
         ):
             try:  # from the first that is submitted on: an interrupt here must reach the arms as well
-                _all_done([pool.submit(self._replay, *job, Path(folder), bar) for job in jobs])
+                _all_done([pool.submit(self._replay, *job, folder, bar) for job in jobs])
             except BudgetSpentError:
                 raise  # the other arms end the episodes they have paid for, and meet the same limit
             except (CrossmemError, OSError):
@@ -193,6 +194,19 @@ class Runner:
             if self._prompter is None:
                 self._prompter = prompter_for(self.settings, self.stream, api)
             return self._prompter
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """Yield a temporary folder for private copies; those that killed runs have left are removed."""
+    for lock in Path(gettempdir()).glob("crossmem-run-*/lock"):
+        with suppress(Timeout, OSError), FileLock(lock, timeout=0):  # held as long as its run lives
+            shutil.rmtree(lock.parent, ignore_errors=True)
+    with (
+        TemporaryDirectory(prefix="crossmem-run-", ignore_cleanup_errors=True) as name,
+        FileLock(Path(name) / "lock"),
+    ):
+        yield Path(name)
 
 
 def now() -> datetime:

@@ -9,7 +9,7 @@ from itertools import cycle
 
 from crossmem.domains.base import Body, Task
 from crossmem.streams.plan import Authored, Plan
-from crossmem.streams.recipe import LADDER, PAIRS, scaled, tasks
+from crossmem.streams.plans.recipe import LADDER, PAIRS, scaled, tasks
 
 _EVERY = 4
 _COMBINED: tuple[tuple[str, int, str | None], ...] = (

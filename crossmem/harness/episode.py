@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from crossmem.agents.base import Proposal, Usage
 from crossmem.domains.base import value_at, with_value
+from crossmem.harness import judge
+from crossmem.harness.records import Attempt, EpisodeRecord, MemoryEvent, Row
 from crossmem.memory.events import (
     BudgetSet,
     Carried,
@@ -21,19 +23,17 @@ from crossmem.memory.events import (
     VersionsRead,
 )
 from crossmem.memory.memory import NarrativeMemory
-from crossmem.run import judge
-from crossmem.run.records import Attempt, EpisodeRecord, MemoryEvent, Row
 
 if TYPE_CHECKING:
     from crossmem.agents.base import Agent
     from crossmem.client import ApiClient
     from crossmem.contract import Response, TableDiff
     from crossmem.domains.base import Domain, Task
+    from crossmem.harness.records import CarriedEntry
+    from crossmem.harness.table_files import TableFiles
     from crossmem.memory.entry import Entry
     from crossmem.memory.memory import MemoryBackend
     from crossmem.memory.policies import Action
-    from crossmem.run.records import CarriedEntry
-    from crossmem.run.table_files import TableFiles
     from crossmem.streams import BudgetStep, Stream
 
 

@@ -1,24 +1,22 @@
-"""A memory folded anew from a journal equals the live one, at every episode it could have ended at."""
+"""A memory folded anew from a log equals the live one, at every episode it could have ended at."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from running import settings_of
 
 from crossmem import streams
 from crossmem.agents.scripted import ScriptedAgent
-from crossmem.api import tables_of
-from crossmem.api.server import serving
-from crossmem.client import ApiClient
+from crossmem.harness.episode import refold
+from crossmem.harness.log import RunLog, read_log
+from crossmem.harness.runner import prompter_for, replay_of
 from crossmem.memory.arms import ARMS, ORACLE, Arm
 from crossmem.memory.memory import Memory
-from crossmem.run.episode import refold
-from crossmem.run.log import Journal
-from crossmem.run.table_files import private_copy
-from crossmem.settings import read
-from crossmem.stage import make_replay, prompter_for
+from crossmem.upstream.embedded import EmbeddedApi
 
 from .world import assert_consistent, state
 
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from crossmem.domains.base import Keying
-    from crossmem.run.records import EpisodeRecord
+    from crossmem.harness.records import EpisodeRecord
     from crossmem.streams import Stream
 
 LINES = [*ARMS.values(), ORACLE]
@@ -34,43 +32,40 @@ LINES = [*ARMS.values(), ORACLE]
 
 @dataclass
 class Lived:
-    """A stream replayed against a real server: the journal it left and the state after each episode."""
+    """A stream replayed against a real server: the log it left and the state after each episode."""
 
     stream: Stream
     memory: Memory
     states: list[dict[str, Any]]
-    journal: Path
+    log: Path
 
     def fresh(self) -> Memory:
         return Memory(self.memory.arm, self.memory.domain, self.memory.keying)
 
     def records(self) -> list[EpisodeRecord]:
-        with Journal(self.journal, {}) as journal:
-            return journal.records
+        return read_log(self.log).episodes
 
 
 def live(folder: Path, arm: Arm, keying: Keying, phase: str = "phase1") -> Lived:
-    parameters = read(phase, {"mock": True, "model": "haiku", "keying": keying})
-    stream = streams.load(parameters.stream_name)
-    world = private_copy(tables_of(stream.domain), folder / "tables")
+    settings = settings_of(phase, mock=True, model="haiku", keying=keying)
+    stream = streams.load(settings.stream_name)
     with (
-        serving(stream.domain, world.layout.folder) as server,
-        ApiClient(server.url, server.admin_token) as api,
-        Journal(folder / "lived.journal", {}) as journal,
+        EmbeddedApi(stream.domain).serve(folder / "tables") as over,
+        closing(RunLog.create(folder, "lived", {})) as log,
     ):
-        agent = ScriptedAgent(parameters.model, prompter_for(parameters, stream, api))
-        replay = make_replay(parameters, stream, arm, agent, (api, world))
+        agent = ScriptedAgent(settings.model, prompter_for(settings, stream, over[0]))
+        replay = replay_of(settings, stream, arm, agent, over)
         assert isinstance(replay.memory, Memory)
-        lived = Lived(stream, replay.memory, [state(replay.memory.store)], folder / "lived.journal")
+        lived = Lived(stream, replay.memory, [state(replay.memory.store)], log.path)
         for index in range(len(stream.episodes)):
-            journal.append(replay.episode(index))
+            log.append(replay.episode(index))
             lived.states.append(state(lived.memory.store))
     return lived
 
 
 @pytest.mark.parametrize("keying", ["request", "task"])
 @pytest.mark.parametrize("arm", LINES, ids=lambda arm: arm.name)
-def test_a_fold_over_the_journal_is_the_live_state_wherever_it_is_cut(
+def test_a_fold_over_the_log_is_the_live_state_wherever_it_is_cut(
     tmp_path: Path, arm: Arm, keying: Keying
 ) -> None:
     lived = live(tmp_path, arm, keying)
@@ -79,7 +74,7 @@ def test_a_fold_over_the_journal_is_the_live_state_wherever_it_is_cut(
     for cut, then in enumerate(lived.states):
         memory = lived.fresh()
         for record in records[:cut]:
-            refold(memory, lived.stream.episodes[record.index].task, record.attempts)
+            refold(memory, lived.stream.episodes[record.row.index].task, record)
         assert state(memory.store) == then
         assert_consistent(memory.store)
 
@@ -89,14 +84,14 @@ def four_drifts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     return live(tmp_path_factory.mktemp("lived"), request.param, "task", "phase3")
 
 
-def test_a_journal_of_four_drifts_folds_to_the_live_state_after_each_episode(
+def test_a_log_of_four_drifts_folds_to_the_live_state_after_each_episode(
     four_drifts: Lived,
 ) -> None:
     lived = four_drifts
     memory = lived.fresh()
     folded = [state(memory.store)]
     for record in lived.records():
-        refold(memory, lived.stream.episodes[record.index].task, record.attempts)
+        refold(memory, lived.stream.episodes[record.row.index].task, record)
         folded.append(state(memory.store))
 
     assert folded == lived.states
@@ -113,14 +108,12 @@ def test_the_states_compared_differ_from_episode_to_episode(tmp_path: Path) -> N
     }
 
 
-def test_an_arm_is_told_only_what_defines_it(four_drifts: Lived) -> None:
-    told = {
-        name
+def test_an_arm_is_given_only_the_signal_that_defines_it(four_drifts: Lived) -> None:
+    given = {
+        signal.kind
         for record in four_drifts.records()
-        for a in record.attempts
-        for each in a.told
-        for name in each
+        for attempt in record.attempts
+        for signal in attempt.signals
     }
     arm = four_drifts.memory.arm
-
-    assert told == ({arm.signal} if arm.signal else set())
+    assert given == ({arm.signal} if arm.signal else set())

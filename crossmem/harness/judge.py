@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossmem.domains.base import PROVISIONED
-from crossmem.run.records import Attempt, CarriedEntry, FailedBy, Verdict
+from crossmem.harness.records import Attempt, CarriedEntry, FailedBy, Verdict
 
 if TYPE_CHECKING:
     from crossmem.contract import Response
     from crossmem.domains.base import Body, Domain, Task
+    from crossmem.harness.table_files import Table
     from crossmem.memory.entry import Entry
-    from crossmem.run.table_files import Table
 
 
 def carried(
@@ -71,12 +71,22 @@ def succeeded(domain: Domain, criterion: Mapping[str, Any], task: Task, last: At
 
 
 def failed_by(last: Attempt) -> FailedBy:
-    """Return whose failure an unsuccessful episode is."""
+    """Return whose failure an unsuccessful episode is; docs/reading.md has the table."""
     if last.failed_by:
         return last.failed_by
     if last.status == 402:
         return "declined"
-    return "api" if last.status is not None and last.status >= 500 else "agent"
+    return "api" if is_trouble(last.status) else "agent"
+
+
+def is_trouble(status: int | None) -> bool:
+    """Tell whether a status is the API's own trouble: no answer to what a request holds.
+
+    A redirect, a key or route that it does not take, too many requests, and whatever is from 500 on.
+    """
+    return status is not None and (
+        300 <= status < 400 or status in {401, 403, 405, 407, 408, 429} or status >= 500
+    )
 
 
 def why_failed(last: Attempt) -> str:

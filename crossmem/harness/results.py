@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from crossmem import paths
 from crossmem.errors import InputError, unknown
-from crossmem.run.log import LogError, has_ended, logs, read_config, read_log
-from crossmem.run.records import Attempt, MemoryEvent, Row
+from crossmem.harness.log import LogError, has_ended, logs, read_config, read_log
+from crossmem.harness.records import Attempt, MemoryEvent, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     import pandas as pd
     from pydantic import BaseModel
 
-    from crossmem.run.records import EpisodeRecord
+    from crossmem.harness.records import EpisodeRecord
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Run:
                 yield {**place, **part.model_dump()}
 
 
+_UNFINISHED = "results: {} is unfinished; the same run with resume completes it"
 _PLACE = ("arm", "replicate", "episode")
 
 
@@ -106,7 +108,7 @@ def load(path: str | Path) -> Run:
     path = paths.given(str(path))
     content = read_log(path)
     if content.ended is None:
-        raise InputError(f"results: {path} is unfinished; the same run with resume completes it")
+        raise InputError(_UNFINISHED.format(path))
     config = {**content.config, "ended": content.ended}
     order = {arm["name"]: number for number, arm in enumerate(config["arms"])}
     episodes = sorted(
@@ -116,40 +118,48 @@ def load(path: str | Path) -> Run:
 
 
 def find(wanted: str, phase: str | None = None, stream: str | None = None) -> Run:
-    """Load the results file `wanted`, of a phase and stream if named; `latest` = the newest that fits.
+    """Load the results file `wanted`; see `locate`. `latest` passes over a damaged one, and warns."""
+    for path in locate(wanted, phase, stream):
+        try:
+            return load(path)
+        except LogError as error:
+            if wanted != "latest":
+                raise
+            warnings.warn(f"{error}; passed over", stacklevel=2)
+    raise AssertionError("locate finds one or raises")
 
-    A bare name is looked up in the results folder. Raises InputError where there is none, or where the
-    file belongs to another phase or stream.
+
+def locate(wanted: str, phase: str | None = None, stream: str | None = None) -> list[Path]:
+    """Return the results file `wanted` of a phase and stream; for `latest` all that fit, newest first.
+
+    A bare name is looked up in the results folder. Only first and last lines are read. Raises
+    InputError where there is none, or where the file is unfinished or of another phase or stream.
     """
-    if wanted == "latest":
-        return _latest(phase, stream)
     folder = paths.results()
+    if wanted == "latest":
+        fitting = [path for path, config in finished(folder) if _fits(config, phase, stream)]
+        if not fitting:
+            of = f" of {phase} on stream {stream}" if phase else ""
+            raise InputError(f"results: no results file{of} in {folder}")
+        return fitting
     places = [paths.given(wanted), folder / wanted, folder / f"{wanted}.jsonl"]
-    run = load(next((path for path in places if path.is_file()), places[0]))
-    if not _fits(run.config, phase, stream):
-        of = f"{run.config.get('phase')} on stream {run.config.get('stream')}"
-        raise InputError(f"results: {run.path} is of {of}, not of {phase} on stream {stream}")
-    return run
+    path = next((path for path in places if path.is_file()), places[0])
+    config = read_config(path)
+    if not _fits(config, phase, stream):
+        of = f"{config.get('phase')} on stream {config.get('stream')}"
+        raise InputError(f"results: {path} is of {of}, not of {phase} on stream {stream}")
+    if not has_ended(path):
+        raise InputError(_UNFINISHED.format(path))
+    return [path]
 
 
-def finished(folder: Path) -> Iterable[tuple[Path, dict[str, Any]]]:
+def finished(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield path and config of every finished run in `folder`, the newest first."""
     for path in logs(folder):
-        try:
+        with suppress(InputError):  # another file
             config = read_config(path)
-        except InputError:
-            continue
-        if has_ended(path):
-            yield path, config
-
-
-def _latest(phase: str | None, stream: str | None) -> Run:
-    for path, config in finished(paths.results()):
-        if _fits(config, phase, stream):
-            with suppress(LogError):  # a damaged one must not hide the newest good one
-                return load(path)
-    of = f" of {phase} on stream {stream}" if phase else ""
-    raise InputError(f"results: no results file{of} in {paths.results()}")
+            if has_ended(path):
+                yield path, config
 
 
 def _fits(config: dict[str, Any], phase: str | None, stream: str | None) -> bool:

@@ -11,21 +11,19 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import zlib
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 from pydantic import ValidationError
 
 from crossmem.errors import CrossmemError, InputError
-from crossmem.run.records import EpisodeRecord
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from crossmem.harness.records import EpisodeRecord
 
 SCHEMA = 2
 GRADING = 1
@@ -47,6 +45,8 @@ class LogContent:
     episodes: list[EpisodeRecord] = field(default_factory=list)
     ended: str | None = None
     size: int = 0
+    lengths: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Episodes by arm and replicate."""
 
 
 def read_log(path: Path) -> LogContent:
@@ -92,21 +92,18 @@ def has_ended(path: Path) -> bool:
 
 
 def _config(path: Path, line: bytes) -> dict[str, Any]:
-    older = path.suffix == ".json"
     try:
         head = json.loads(line)
-        found = head.get("schema"), head.get("grading")
-    except (ValueError, AttributeError):
-        if not older:
-            raise InputError(f"results: {path} does not begin with the config of a run") from None
-        head, found = {}, (None, None)
-    if older or found[0] != SCHEMA:
-        raise InputError(
-            f"results: {path} has schema {found[0]!r}; this version reads schema {SCHEMA}, in "
-            "which a run is one log (.jsonl). Run it anew: its numbers are the same"
-        )
-    if found[1] != GRADING:
-        raise InputError(f"results: {path} has grading {found[1]!r}; this version reads {GRADING}")
+    except ValueError:
+        head = None
+    if not isinstance(head, dict):
+        raise InputError(f"results: {path} does not begin with the config of a run")
+    for name, wanted in (("schema", SCHEMA), ("grading", GRADING)):
+        if (found := head.get(name)) != wanted:
+            raise InputError(
+                f"results: {path} has {name} {found!r}; this version reads {name} {wanted} "
+                "(CHANGELOG.md says what changed); run it anew"
+            )
     config: dict[str, Any] = head["config"]
     return config
 
@@ -118,10 +115,15 @@ def _take(content: LogContent, line: bytes) -> None:
         if line != _CHECKED % (zlib.crc32(text), text):
             raise ValueError("its checksum does not hold")
         try:
-            content.episodes.append(EpisodeRecord.model_validate_json(text))
+            record = EpisodeRecord.model_validate_json(text)
         except ValidationError as error:
             where = ".".join(map(str, error.errors()[0]["loc"]))
             raise ValueError(f"it is no episode: {where}") from None
+        of = record.row.arm, record.row.replicate
+        if record.row.index != content.lengths[of]:
+            raise ValueError(f"{record.row.arm} skips or repeats an episode here")
+        content.lengths[of] += 1
+        content.episodes.append(record)
         return
     if not line.endswith(b"\n"):
         raise ValueError("it has no end")
@@ -143,21 +145,31 @@ class RunLog:
     def __init__(self, path: Path, file: BinaryIO, content: LogContent) -> None:
         self.path = path
         self.content = content
+        self.has_episodes = bool(content.episodes)
         self._file = file
         self._writing = Lock()
 
     @classmethod
     def create(cls, folder: Path, stem: str, config: dict[str, Any]) -> Self:
-        """Begin a log called `stem` in `folder`; of two begun at once the later gets a number."""
-        for name in (stem if number == 0 else f"{stem}-{number}" for number in count()):
+        """Begin a log called `stem` in `folder`; of two begun at once the later gets a number.
+
+        It appears with its config or not at all. Raises InputError where it cannot be written.
+        """
+        draft = Path(folder / f".{stem}-{secrets.token_hex(4)}")
+        try:
+            file = draft.open("xb")
             try:
-                file = (folder / f"{name}.jsonl").open("xb")
-            except FileExistsError:
-                continue
-            break
-        log = cls(Path(file.name), file, LogContent(config))
-        fcntl.flock(file, fcntl.LOCK_EX)
-        log._write({"schema": SCHEMA, "grading": GRADING, "config": config})
+                fcntl.flock(file, fcntl.LOCK_EX)
+                log = cls(draft, file, LogContent(config))
+                log._write({"schema": SCHEMA, "grading": GRADING, "config": config})
+                log.path = _linked(draft, folder / stem)
+            except BaseException:
+                file.close()
+                raise
+            finally:
+                draft.unlink(missing_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot write to {folder}: {error.strerror or error}") from error
         return log
 
     @classmethod
@@ -182,6 +194,7 @@ class RunLog:
     def append(self, record: EpisodeRecord) -> None:
         """Add one episode; on return it is on disk. May be called by several threads."""
         text = record.model_dump_json().encode()
+        self.has_episodes = True
         self._put(_CHECKED % (zlib.crc32(text), text))
 
     def note_resumed(self, when: str, preflight: list[dict[str, Any]]) -> None:
@@ -204,18 +217,23 @@ class RunLog:
             self._file.flush()
             os.fsync(self._file.fileno())
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the file; another process may go on with the log."""
         self._file.close()
 
 
-def logs(folder: Path) -> Iterator[Path]:
-    """Yield the logs in `folder`, the newest first."""
-    yield from sorted(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+def _linked(draft: Path, stem: Path) -> Path:
+    """Give a draft its name, the first that is free, and return it."""
+    for number in count():
+        path = stem.with_name(f"{stem.name}{f'-{number}' if number else ''}.jsonl")
+        try:
+            path.hardlink_to(draft)
+        except FileExistsError:
+            continue
+        return path
+    raise AssertionError("unreachable")
+
+
+def logs(folder: Path) -> list[Path]:
+    """Return the logs in `folder`, the newest first."""
+    return sorted(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns, reverse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -10,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from crossmem import paths, streams
 from crossmem.agents.cost import PRICES_OF
-from crossmem.agents.models import full_name
+from crossmem.agents.factory import full_name
 from crossmem.agents.prompts import BASE_INSTRUCTION, HINT_STYLES
 from crossmem.errors import InputError
-from crossmem.run.log import has_ended, logs, read_config
-from crossmem.run.runner import now
+from crossmem.harness.log import has_ended, logs, read_config
+from crossmem.harness.runner import now
 from crossmem.settings import EXECUTION_FIELDS
 
 if TYPE_CHECKING:
-    from crossmem.run.results import Run
-    from crossmem.run.runner import ApiSource
+    from crossmem.harness.results import Run
+    from crossmem.harness.runner import ApiSource
     from crossmem.settings import RunSettings
     from crossmem.streams import Stream
 
@@ -122,14 +123,27 @@ def _check_same_arms(path: Path, config: dict[str, Any], settings: RunSettings) 
 
 def _git() -> dict[str, Any]:
     """Return the commit of the checkout and whether it was changed since; None where git cannot say."""
-    commands = (["git", "rev-parse", "HEAD"], ["git", "status", "--porcelain"])
+    commands = (
+        ["git", "rev-parse", "--show-toplevel"],
+        ["git", "rev-parse", "HEAD"],
+        ["git", "status", "--porcelain"],
+    )
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        commit, status = (
+        top, commit, status = (
             subprocess.run(  # noqa: S603
-                command, cwd=paths.root(), capture_output=True, text=True, check=True, timeout=10
+                command,
+                cwd=paths.root(),
+                env=plain,  # GIT_DIR would lead to another repository
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=10,
             ).stdout.strip()
             for command in commands
         )
     except (OSError, subprocess.SubprocessError):
+        return {"commit": None, "dirty": None}
+    if Path(top).resolve() != paths.root():  # the package lies in somebody else's checkout
         return {"commit": None, "dirty": None}
     return {"commit": commit, "dirty": bool(status)}
