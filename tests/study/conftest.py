@@ -13,8 +13,8 @@ from running import run_phase
 from crossmem.api import tables_of
 from crossmem.domains import DOMAINS
 from crossmem.harness.results import load
-from crossmem.memory.arms import ARMS
 from crossmem.paths import RESULTS_VARIABLE
+from crossmem.settings import KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ def packaged_tables() -> dict[str, bytes]:
 
 @pytest.fixture(scope="session")
 def scripted(tmp_path_factory: pytest.TempPathFactory) -> Scripted:
-    """Return the run of a phase with the scripted agent, all ten arms unless others are named.
+    """Return the run of a phase with the scripted agent, all arms and the reference lines unless named.
 
     Replayed once for all tests and workers, and read from its file; not to be changed.
     """
@@ -48,7 +48,7 @@ def scripted(tmp_path_factory: pytest.TempPathFactory) -> Scripted:
     known: dict[str, Run] = {}
 
     def made(phase: str, **given: Any) -> Run:
-        given = {"mock": True, "arms": ",".join(ARMS), **given}
+        given = {"mock": True, "arms": ",".join(KNOWN), **given}
         name = repr((phase, sorted(given.items())))
         if name not in known:
             folder = root / sha256(name.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What the rows and events of a run say: who paid what, where, and what each memory ends with."""
+"""The runs that tests read, and what their rows and events say: who paid what, where."""
 
 from __future__ import annotations
 
@@ -7,11 +7,40 @@ from typing import TYPE_CHECKING, Any
 
 from running import events_of, rows_of
 
+from crossmem.harness.results import Run
+from crossmem.memory.arms import REFERENCES
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from crossmem.harness.records import Row
-    from crossmem.harness.results import Run
+
+    from .conftest import Scripted
+
+PHASE1_ARMS = "A0,A1F,A1,LW,LWG,A2,A3"
+WORLDS: dict[str, dict[str, Any]] = {
+    **{f"phase1-{keying}": {"arms": PHASE1_ARMS, "keying": keying} for keying in ("task", "request")},
+    **{
+        f"phase2-{pattern}-{keying}": {"pattern": pattern, "keying": keying}
+        for pattern in ("v2", "v4", "churn", "silent", "rollback")
+        for keying in ("task", "request")
+    },
+    **{f"phase3-m1-{keying}": {"keying": keying} for keying in ("task", "request")},
+    **{f"acme-{stream}": {"stream": stream} for stream in ("acme_m1", "acme_sanity")},
+}
+"""What `scripted` is given for every stream and keying; the name begins with the phase."""
+
+
+def world(scripted: Scripted, name: str) -> Run:
+    """Return the run of one of the `WORLDS`."""
+    return scripted(name.partition("-")[0], **WORLDS[name])
+
+
+def only(run: Run, arms: str) -> Run:
+    """Return a run as if no other arms had been asked for: none leaves a trace in another's rows."""
+    names = arms.split(",")
+    config = {**run.config, "arms": [arm for arm in run.config["arms"] if arm["name"] in names]}
+    return Run(run.path, config, [each for each in run.episodes if each.row.arm in names])
 
 
 def rows(run: Run, line: str) -> list[Row]:
@@ -43,7 +72,7 @@ def totals(run: Run) -> dict[str, int]:
 
 def best(run: Run) -> set[str]:
     """Return the arms with the fewest attempts."""
-    attempts = {arm: number for arm, number in totals(run).items() if arm != "oracle"}
+    attempts = {arm: number for arm, number in totals(run).items() if arm not in REFERENCES}
     return {arm for arm, number in attempts.items() if number == min(attempts.values())}
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import nbformat
 import pytest
-from running import rewritten
 
 from crossmem.analysis.explorer import Explorer
 from crossmem.errors import InputError
@@ -30,7 +29,7 @@ def files(results: Path, scripted: Scripted) -> Files:
     results.mkdir()
     given: dict[str, Run] = {
         "v2": scripted("phase2", pattern="v2"),
-        "few": scripted("phase2", arms="A0,A2", replicates=2),
+        "few": scripted("phase2", arms="A0,A2,oracle", replicates=2),
         "m1": scripted("phase3"),
     }
     return {name: Path(shutil.copy(run.path, results / f"{name}.jsonl")) for name, run in given.items()}
@@ -103,17 +102,25 @@ def test_a_file_named_by_a_relative_path_is_listed_once(
     assert sorted(label for label, _ in explorer.file.options) == ["few.jsonl", "m1.jsonl", "v2.jsonl"]
 
 
-def test_files_that_are_no_results_or_have_no_slot_are_not_offered(files: Files, results: Path) -> None:
+def test_files_that_are_no_results_or_have_no_slot_are_not_offered(
+    files: Files, results: Path, scripted: Scripted
+) -> None:
     (results / "notes.jsonl").write_text("{}")
-
-    def calm(episode: dict[str, Any]) -> None:
-        episode["row"]["drift_epoch"] = 0
-
-    rewritten(load(files["v2"]), results / "still.jsonl", calm, drift_events=[])
+    shutil.copy(scripted("acme", stream="acme_refunds").path, results / "still.jsonl")
     labels = {label for label, _ in Explorer("m1.jsonl").file.options}
     assert labels == {"few.jsonl", "m1.jsonl", "v2.jsonl"}
     with pytest.raises(InputError, match=r"still\.jsonl has no stale-attempt slot: nothing drifted"):
         Explorer("still.jsonl")
+
+
+def test_a_file_that_turns_out_damaged_is_shown_to_be_so(files: Files) -> None:
+    lines = files["v2"].read_bytes().splitlines(keepends=True)
+    files["v2"].write_bytes(b"".join([*lines[:5], lines[5].replace(b"true", b"trae"), *lines[6:]]))
+    explorer = Explorer("m1.jsonl")
+    explorer.file.value = files["v2"]
+    assert "v2.jsonl is damaged in line 6 of" in explorer.view.value
+    explorer.file.value = files["m1"]
+    assert explorer.view.value == explorer.slot._repr_html_()
 
 
 @pytest.mark.parametrize(

@@ -2,102 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from running import attempts_of, events_of, log_of, outcome, replayed, rows_of
+from running import attempts_of, log_of, outcome, replayed, rows_of
 
 from crossmem import streams
-from crossmem.harness.results import load
-from crossmem.paths import RESULTS_VARIABLE
 
-ARMS = ("A0", "A1F", "A1", "LW", "LWG", "A2", "A3")
+from .rows import PHASE1_ARMS, events, paid, rows, where, world
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from crossmem.domains.base import Keying
-    from crossmem.harness.records import Row
     from crossmem.harness.results import Run
+
+    from .conftest import Scripted
 
     Runs = dict[Keying, Run]
 
 DRIFT = 16
 RIGHT_AMOUNTS = (14, 19)  # the two controls that come in right
 FLOUR_AFTER_DRIFT = (16, 20)
+ARMS = PHASE1_ARMS.split(",")
 KEYINGS: tuple[Keying, ...] = ("task", "request")
 
-# Attempts and stale attempts of two independent simulations (CONTRACT.md).
-SIMULATED: dict[Keying, dict[str, tuple[int, int]]] = {
-    "task": {
-        "A0": (46, 0),
-        "A1F": (37, 2),
-        "A1": (36, 1),
-        "LW": (36, 1),
-        "LWG": (34, 1),
-        "A2": (35, 1),
-        "A3": (42, 1),
-    },
-    "request": {
-        "A0": (46, 0),
-        "A1F": (37, 2),
-        "A1": (37, 2),
-        "LW": (37, 2),
-        "LWG": (35, 2),
-        "A2": (36, 1),
-        "A3": (43, 1),
-    },
-}
 
-
-@pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """One real run of all arms per keying, replayed once for all tests that only read its rows."""
-    folder = tmp_path_factory.mktemp("shows")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(RESULTS_VARIABLE, str(folder))
-        done = {keying: replayed(keying=keying) for keying in KEYINGS}
-    assert sorted(folder.iterdir()) == sorted(run.path for run in done.values())
-    return done
-
-
-def rows(run: Run, arm: str) -> list[Row]:
-    return [row for row in rows_of(run) if row.arm == arm]
-
-
-def events(run: Run, arm: str, kind: str) -> list[Any]:
-    return [event for event in events_of(run) if (event.arm, event.kind) == (arm, kind)]
-
-
-def where(run: Run, arm: str, of: Callable[[Row], object]) -> list[int]:
-    """Return the episodes of an arm whose row is so."""
-    return [row.index for row in rows(run, arm) if of(row)]
-
-
-def paid(run: Run, arm: str) -> tuple[int, int]:
-    return (
-        sum(row.attempts for row in rows(run, arm)),
-        sum(row.stale_attempt for row in rows(run, arm)),
-    )
-
-
-@pytest.mark.parametrize("keying", KEYINGS)
-@pytest.mark.parametrize("arm", ARMS)
-def test_attempts_and_stale_attempts_are_those_of_the_simulation(
-    arm: str, keying: Keying, runs: Runs
-) -> None:
-    assert paid(runs[keying], arm) == SIMULATED[keying][arm]
-
-
-@pytest.mark.parametrize("keying", KEYINGS)
-def test_every_episode_of_every_arm_succeeds_and_has_its_row(keying: Keying, runs: Runs) -> None:
-    for arm in ARMS:
-        mine = rows(runs[keying], arm)
-        assert [row.index for row in mine] == list(range(24))
-        assert all(row.success and row.error is None for row in mine)
-        assert {row.drift_epoch for row in mine[:DRIFT]} == {0}
-        assert {row.drift_epoch for row in mine[DRIFT:]} == {1}
+@pytest.fixture
+def runs(scripted: Scripted) -> Runs:
+    return {keying: world(scripted, f"phase1-{keying}") for keying in KEYINGS}
 
 
 @pytest.mark.parametrize("keying", KEYINGS)
@@ -213,24 +146,6 @@ def test_governed_arms_never_admit_a_value_that_belongs_to_one_request(
         assert where(run, arm, lambda row: row.poisoned) == list(RIGHT_AMOUNTS), arm
 
 
-@pytest.mark.parametrize("keying", KEYINGS)
-def test_tokens_are_estimated_and_add_up(keying: Keying, runs: Runs) -> None:
-    for row in rows_of(runs[keying]):
-        assert row.tokens_source == "estimated"
-        parts = (row.input_tokens, row.output_tokens, row.cache_read_tokens, row.cache_write_tokens)
-        assert row.total_tokens == sum(parts) > 0
-
-
-def test_a_row_counts_the_attempts_that_are_recorded(runs: Runs) -> None:
-    run = runs["request"]
-    counted: dict[tuple[str, int], int] = {}
-    for attempt in attempts_of(run):
-        place = (attempt.arm, attempt.episode)
-        counted[place] = counted.get(place, 0) + 1
-        assert attempt.attempt == counted[place]
-    assert counted == {(row.arm, row.index): row.attempts for row in rows_of(run)}
-
-
 def test_a_stale_attempt_can_be_opened_and_read_later(runs: Runs) -> None:
     attempt = next(
         each
@@ -263,10 +178,6 @@ def test_the_file_holds_what_the_run_returned_and_says_how_it_came_about(runs: R
     assert config["parameters"]["keying"] == "request"
     assert config["started"] <= run.config["ended"]
     assert run.path.name.startswith("phase1_single_mock-haiku_")
-
-
-def test_a_run_returned_equals_the_run_read_from_its_file(runs: Runs) -> None:
-    assert load(runs["request"].path) == runs["request"]
 
 
 @pytest.mark.parametrize("arm", ARMS)
@@ -311,4 +222,4 @@ def test_a_run_in_the_other_hint_style_admits_the_same_where_the_agent_follows_b
 
 def test_an_agent_that_ignores_its_memory_gains_nothing_from_it(results: Path) -> None:
     run = replayed(model="sonnet", hint_style="append")
-    assert {paid(run, arm) for arm in ARMS} == {(46, 0)}
+    assert {paid(run, arm) for arm in ARMS} == {"46"}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from running import attempts_of, rows_of
+from running import rows_of
 
 from crossmem import streams
 from crossmem.api import tables_of
 from crossmem.harness.table_files import read_table
 from crossmem.memory.arms import ARMS
 
-from .rows import best, events, kept_of, paid, rows, table_events, totals, where
+from .rows import best, events, kept_of, rows, table_events, totals, where
 
 if TYPE_CHECKING:
     from .conftest import Scripted
@@ -24,69 +24,6 @@ KEYINGS = ("task", "request")
 PATTERNS = ("v2", "v4", "churn", "silent", "rollback")
 LINES = (*ARMS, "oracle")
 STAMPED = ("A2", "A2C", "A2D")  # they learn of a drift from the stamp of an attempt that is out
-
-# Attempts (stale attempts) as CONTRACT.md has them; A3 and the request rows it lacks as first measured.
-SIMULATED = {
-    ("v2", "task"): "46 37(2) 36(1) 36(1) 34(1) 35(1) 35(1) 34(1) 35 42(1) 34",
-    ("v2", "request"): "46 37(2) 37(2) 37(2) 35(2) 36(1) 36(1) 35(1) 35 43(1) 34",
-    ("v4", "task"): "46 39(4) 37(2) 37(2) 35(2) 35(1) 35(1) 35(1) 35 42(1) 35",
-    ("churn", "task"): "46 35 35 35 33 35 34 33 35 42 33",
-    ("silent", "task"): "46 39(4) 37(2) 37(2) 35(2) 35(2) 35(2) 35(2) 35(2) 42(2) 35",
-    ("rollback", "task"): "46 36(1) 36(1) 36(1) 34(1) 37(1) 36(1) 34(1) 37 41 34",
-}
-ORDER = ("A0", "A1F", "A1", "LW", "LWG", "A2", "A2C", "A2D", "A2V", "A3", "oracle")
-
-
-@pytest.mark.parametrize(("pattern", "keying"), SIMULATED)
-def test_attempts_and_stale_attempts_are_those_of_the_simulation(
-    pattern: str, keying: str, scripted: Scripted
-) -> None:
-    run = scripted("phase2", pattern=pattern, keying=keying)
-    expected = dict(zip(ORDER, SIMULATED[pattern, keying].split(), strict=True))
-    assert {line: paid(run, line) for line in ORDER} == expected
-
-
-@pytest.mark.parametrize("keying", KEYINGS)
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_every_episode_succeeds_and_has_its_row(pattern: str, keying: str, scripted: Scripted) -> None:
-    run = scripted("phase2", pattern=pattern, keying=keying)
-    assert [*dict.fromkeys(row.arm for row in rows_of(run))] == [*LINES]
-    for line in LINES:
-        mine = rows(run, line)
-        assert [row.index for row in mine] == list(range(24))
-        assert all(row.success and row.error is None for row in mine)
-        assert all(row.attempts <= 2 for row in mine), "every refusal names all its fixes"
-
-
-@pytest.mark.parametrize("keying", KEYINGS)
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_the_oracle_never_carries_what_does_not_hold(
-    pattern: str, keying: str, scripted: Scripted
-) -> None:
-    run = scripted("phase2", pattern=pattern, keying=keying)
-    assert not any(r.stale_attempt or r.outdated_use or r.poisoned for r in rows(run, "oracle"))
-    verdicts = {
-        each.verdict
-        for attempt in attempts_of(run)
-        for each in attempt.carried
-        if attempt.arm == "oracle"
-    }
-    assert verdicts == {"good"}
-
-
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_no_arm_needs_fewer_attempts_than_the_oracle(pattern: str, scripted: Scripted) -> None:
-    attempts = totals(scripted("phase2", pattern=pattern))
-    assert min(attempts.values()) == attempts["oracle"]
-
-
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_poison_is_a_matter_of_admission_alone(pattern: str, scripted: Scripted) -> None:
-    run = scripted("phase2", pattern=pattern)
-    for line in LINES:
-        poisoned = where(run, line, lambda row: row.poisoned)
-        assert poisoned == ([14, 19] if line in {"A1F", "A1", "LW"} else []), line
-
 
 # -- v2: half of the table survives ------------------------------------------------------------------
 
