@@ -77,15 +77,6 @@ def test_a3_pays_at_most_one_stale_attempt_a_rotation(ladder: Run) -> None:
     assert 24 not in stale
 
 
-def test_the_slot_of_every_rotation_is_the_partner(ladder: Run) -> None:
-    slots = metrics.slot_rows(ladder)
-    for epoch, index in enumerate(ROTATIONS, start=1):
-        here = slots[slots["drift_epoch"] == epoch]
-        assert set(here["index"]) == {index}
-        assert set(here["drift_row"]) == {"partner"}
-        assert len(here) == len(ORDER)
-
-
 def test_at_v3_the_partner_s_code_passes_and_reveals_the_bump(ladder: Run) -> None:
     """What survived is carried at the first try; the stamp that comes back is news."""
     for arm in STAMPED:
@@ -105,23 +96,22 @@ def cold_on_csm(run: Run, arm: str, epoch: int) -> list[str | None]:
     ]
 
 
-def test_after_v3_a2_goes_cold_on_both_plans_and_a2d_on_the_pilot_alone(ladder: Run) -> None:
-    assert cold_on_csm(ladder, "A2", 2) == ["enterprise-pilot", "partner"]
-    assert cold_on_csm(ladder, "A2D", 2) == ["enterprise-pilot"]
-    assert cold_on_csm(ladder, "A2C", 2) == ["enterprise-pilot"], "the partner was confirmed"
-    assert cold_on_csm(ladder, "A2V", 2) == ["partner", "enterprise-pilot"]
-
-
-def test_after_v2_a2_goes_cold_on_the_pilot_and_a2d_on_none(ladder: Run) -> None:
-    assert cold_on_csm(ladder, "A2", 1) == ["enterprise-pilot"]
-    assert cold_on_csm(ladder, "A2D", 1) == []
+@pytest.mark.parametrize(
+    ("arm", "cold"),
+    [
+        ("A2", ["enterprise-pilot", "enterprise-pilot partner", "enterprise-pilot"]),
+        ("A2D", ["", "enterprise-pilot", "enterprise-pilot"]),
+        ("A2C", ["enterprise-pilot", "enterprise-pilot", "enterprise-pilot"]),
+        ("A2V", ["partner enterprise-pilot"] * 3),
+    ],
+)
+def test_an_arm_goes_cold_on_what_it_dropped(arm: str, cold: list[str], ladder: Run) -> None:
+    """After v2, v3 and v4; at v3 A2C confirms the partner, at v4 its was the stale attempt."""
+    assert [" ".join(map(str, cold_on_csm(ladder, arm, epoch))) for epoch in (1, 2, 3)] == cold
 
 
 def test_after_v4_nothing_of_the_csm_table_survives(ladder: Run) -> None:
     for arm in ("A2", "A2D"):
-        assert cold_on_csm(ladder, arm, 3) == ["enterprise-pilot"], (
-            "the partner's was the stale attempt"
-        )
         dropped = [each for each in csm_dropped(ladder, arm) if each.episode == 36]
         assert sorted(str(each.key) for each in dropped) == [
             "['csm', 'enterprise-pilot']",
@@ -469,7 +459,7 @@ def assert_failed_by_api(row: Row, why: str) -> None:
 def test_charges_without_stripe_fail_by_the_api_with_the_reason_and_the_run_goes_on(
     results: Path, scripted: Scripted
 ) -> None:
-    run = run_phase("acme", mock=True, stream="acme_sanity", arms="A0,A2,A2D", stripe="test")
+    run = run_phase("acme", mock=True, stream="acme_sanity", arms="A0,A2,A2D,oracle", stripe="test")
     sound = scripted("acme", stream="acme_sanity")
     for line in ("A0", "A2", "A2D", "oracle"):
         mine = rows(run, line)
@@ -491,7 +481,7 @@ def test_charges_without_stripe_fail_by_the_api_with_the_reason_and_the_run_goes
 def test_refunds_whose_payment_cannot_be_made_fail_by_the_api_and_the_run_goes_on(
     results: Path,
 ) -> None:
-    run = run_phase("acme", mock=True, stream="acme_refunds", arms="A0,A2", stripe="test")
+    run = run_phase("acme", mock=True, stream="acme_refunds", arms="A0,A2,oracle", stripe="test")
     for line in ("A0", "A2", "oracle"):
         mine = rows(run, line)
         assert [row.index for row in mine] == list(range(12))

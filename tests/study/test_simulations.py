@@ -99,3 +99,25 @@ def test_a_row_counts_the_attempts_that_are_recorded(run: Run) -> None:
         counted[place] = counted.get(place, 0) + 1
         assert attempt.attempt == counted[place]
     assert counted == {(row.arm, row.index): row.attempts for row in rows_of(run)}
+
+
+@pytest.mark.parametrize(
+    ("name", "slots"),
+    [
+        ("phase3-m1-task", [(10, "flour"), (18, "oats"), (29, "flour"), (40, "flour")]),
+        ("phase3-m1-request", [(10, "flour"), (18, "oats"), (29, "flour"), (40, "flour")]),
+        ("acme-acme_m1", [(12, "partner"), (24, "partner"), (36, "partner")]),
+        ("acme-acme_sanity", [(12, "partner")]),
+        ("phase2-v2-task", [(16, "flour")]),
+    ],
+)
+def test_the_slots_are_the_first_that_consult_the_table_after_each_drift(
+    name: str, slots: list[tuple[int, str]], scripted: Scripted
+) -> None:
+    run = world(scripted, name)
+    found = metrics.slot_rows(run)
+    assert len(found) == len(slots) * len(run.arms)
+    places = found[["drift_epoch", "index", "drift_row"]].drop_duplicates()
+    assert [tuple(place) for place in places.to_numpy()] == [
+        (epoch, index, row) for epoch, (index, row) in enumerate(slots, start=1)
+    ]

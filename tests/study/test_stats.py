@@ -11,54 +11,57 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-from running import log_of, rows_of, written
+from running import rows_of
 
 from crossmem.analysis import display, figures, findings, metrics, notices, slots, stats
 from crossmem.analysis.display import Prose
 from crossmem.harness.results import Run
 
+from .rows import only
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from .conftest import Scripted
 
     Measured = Callable[..., Run]
-    Row = dict[str, Any]
 
-LINES = ("A0", "A2", "A2D", "LWG", "oracle")
+LINES = ("A0", "LWG", "A2", "A2D", "oracle")
 
 
 @pytest.fixture
-def measured(scripted: Scripted, tmp_path: Path) -> Measured:
+def measured(scripted: Scripted) -> Measured:
     """Make a run as a live model would leave it: a real run's rows, and noise over replicates.
 
     Most of the noise is the replicate's own (all arms saw the same stream under the same seed), a
-    little is the arm's. `spoil` changes a row in place.
+    little is the arm's. Every episode fails of what is `spoilt`: (arm, replicate), None for all.
     """
 
-    def made(replicates: int, *, noise: bool = True, spoil: Callable[[Row], None] | None = None) -> Run:
-        first, episodes = log_of(scripted("phase2", arms="A0,A2,A2D,LWG").path)
+    def made(
+        replicates: int, *, noise: bool = True, spoilt: tuple[str | None, int | None] = ("none", None)
+    ) -> Run:
+        run = only(scripted("phase2"), ",".join(LINES))
         dice = random.Random(7)
-        records = []
+        episodes = []
         for replicate in range(replicates):
             shared = [dice.random() < 0.1 + replicate / 20 for _ in range(24)]
-            for each in sorted(
-                episodes, key=lambda e: (LINES.index(e["row"]["arm"]), e["row"]["index"])
-            ):
-                row = {**each["row"], "replicate": replicate}
-                more = noise * (shared[row["index"]] + (dice.random() < 0.02))
-                row["attempts"] += more
-                row["first_try"] = row["first_try"] and not more
-                row["input_tokens"] += 311 * more
-                row["total_tokens"] += 311 * more
-                row["tokens_source"] = "reported"
-                if spoil:
-                    spoil(row)
-                records.append({**each, "row": row})
-        config = {**first["config"], "preflight": []}
-        config["parameters"].update(mock=False, replicates=replicates, model="a-live-model")
-        return written(tmp_path / "live.jsonl", config, records)
+            for each in run.episodes:
+                row = each.row
+                more = noise * (shared[row.index] + (dice.random() < 0.02))
+                update = {
+                    "replicate": replicate,
+                    "attempts": row.attempts + more,
+                    "first_try": row.first_try and not more,
+                    "input_tokens": row.input_tokens + 311 * more,
+                    "total_tokens": row.total_tokens + 311 * more,
+                    "tokens_source": "reported",
+                }
+                if spoilt[0] in {None, row.arm} and spoilt[1] in {None, replicate}:
+                    update.update(success=False, first_try=False, error="refused")
+                episodes.append(each.model_copy(update={"row": row.model_copy(update=update)}))
+        changed = {"mock": False, "replicates": replicates, "model": "a-live-model"}
+        parameters = {**run.config["parameters"], **changed}
+        return Run(run.path, {**run.config, "preflight": [], "parameters": parameters}, episodes)
 
     return made
 
@@ -185,11 +188,7 @@ def test_rounding_is_no_spread() -> None:
 
 
 def test_a_replicate_without_success_has_no_tokens_per_success(measured: Measured) -> None:
-    def spoil(row: Row) -> None:
-        if row["arm"] == "A0" and row["replicate"] == 2:
-            row.update(success=False, first_try=False, error="refused")
-
-    run = measured(6, spoil=spoil)
+    run = measured(6, spoilt=("A0", 2))
     found = stats.intervals(metrics.episodes(run), "tokens_per_success")
     known = [value for value in per_replicate(run, "A0", "tokens_per_success") if not math.isnan(value)]
     assert len(known) == 5
@@ -201,11 +200,7 @@ def test_a_replicate_without_success_has_no_tokens_per_success(measured: Measure
 def test_under_five_values_there_is_no_interval_though_there_are_five_replicates(
     measured: Measured,
 ) -> None:
-    def spoil(row: Row) -> None:
-        if row["arm"] == "A0" and row["replicate"] == 2:
-            row.update(success=False, first_try=False, error="refused")
-
-    run = measured(5, spoil=spoil)
+    run = measured(5, spoilt=("A0", 2))
     found = stats.intervals(metrics.episodes(run), "tokens_per_success")
     assert found["A0"].verdict == "no interval"
     assert found["A2"].verdict == "differs from zero"
@@ -283,19 +278,11 @@ def test_from_five_replicates_on_every_difference_carries_interval_and_verdict(
     assert "8 replicates, 95 % interval" in html
 
 
-@pytest.mark.parametrize("spoilt", ["nothing", "a replicate", "an arm", "everything"])
-def test_no_text_of_a_report_says_nan_or_inf(spoilt: str, measured: Measured) -> None:
-    def spoil(row: Row) -> None:
-        hit = {
-            "nothing": False,
-            "a replicate": row["arm"] == "A0" and row["replicate"] == 1,
-            "an arm": row["arm"] == "A2",
-            "everything": True,
-        }[spoilt]
-        if hit:
-            row.update(success=False, first_try=False, error="refused")
-
-    run = measured(5, spoil=spoil)
+@pytest.mark.parametrize("spoilt", [("none", None), ("A0", 1), ("A2", None), (None, None)])
+def test_no_text_of_a_report_says_nan_or_inf(
+    spoilt: tuple[str | None, int | None], measured: Measured
+) -> None:
+    run = measured(5, spoilt=spoilt)
     shown = findings.intervals(run)
     dividend = figures.dividend(run)
     assert shown is not None
