@@ -40,6 +40,8 @@ def packaged_tables() -> dict[str, bytes]:
 def scripted(tmp_path_factory: pytest.TempPathFactory) -> Scripted:
     """Return the run of a phase with the scripted agent, all ten arms unless others are named.
 
+    Beside them the oracle, but in Phase 1.
+
     Replayed once for all tests and workers, and read from its file; not to be changed.
     """
     root = tmp_path_factory.getbasetemp()
@@ -49,6 +51,7 @@ def scripted(tmp_path_factory: pytest.TempPathFactory) -> Scripted:
 
     def made(phase: str, **given: Any) -> Run:
         given = {"mock": True, "arms": ",".join(ARMS), **given}
+        given["arms"] += "" if phase == "phase1" else ",oracle"
         name = repr((phase, sorted(given.items())))
         if name not in known:
             folder = root / sha256(name.encode()).hexdigest()[:16]
