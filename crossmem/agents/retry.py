@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 REQUEST_TIMEOUT_S = 120.0
 _STOP_SEEN_WITHIN_S = 0.1
-_LEAST_S, _LONGEST_BACKOFF_S = 0.5, 30
+_LEAST_S, _LONGEST_BACKOFF_S = 0.25, 30
 _BACKOFF = wait_random_exponential(multiplier=1, max=_LONGEST_BACKOFF_S)
 
 

@@ -58,7 +58,7 @@ class _Transport(stripe.HTTPClient):
         *,
         _usage: list[str] | None = None,
     ) -> tuple[str, int, Mapping[str, str]]:
-        """Send a request; passing trouble is met by sending it again, under the same idempotency key."""
+        """Send a request; in passing trouble send it again, under the same idempotency key."""
         for wait in (*WAITS_S, None):
             try:
                 answer = self._http.request(method, url, headers=headers, content=post_data)

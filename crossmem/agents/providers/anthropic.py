@@ -81,7 +81,7 @@ class Claude:
             failure = _failure(error)
         else:
             known = isinstance(message, anthropic.types.Message)
-            inside = error_inside(message.to_dict()) if known else None
+            inside = error_inside(message.model_extra or {}) if known else None
             if known and inside is None:
                 return _reply(message, prompt)
             failure = inside or unusable(message)

@@ -80,7 +80,7 @@ class Chat:
             failure = _failure(error)
         else:
             known = isinstance(completion, openai.types.chat.ChatCompletion)
-            inside = error_inside(completion.to_dict()) if known else None
+            inside = error_inside(completion.model_extra or {}) if known else None
             if known and inside is None:
                 return _reply(completion, prompt.schema)
             failure = inside or unusable(completion)
