@@ -33,7 +33,7 @@ def test_it_recalls_what_was_recalled_then(scripted: Scripted) -> None:
             found = memory.recall(stream.episodes[attempt.episode].task)
             assert list(found) == attempt.recalled, (attempt.arm, attempt.episode)
             given |= {attempt.arm} if attempt.signals else set()
-    assert given == {"A2D", "A2V", "A3", "oracle"}
+    assert given == {"A2D", "A2V", "A3", "oracle", "bound"}
     with pytest.raises(InputError, match=f"episode {run.length}: the run has"):
         memory_before_prompt(run, "A2", run.length)
 
