@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from tqdm import tqdm
 
 from crossmem import paths
 from crossmem.api import tables_of
-from crossmem.api.stripe_access import KEY_VARIABLE
+from crossmem.api.stripe_access import KEY_VARIABLE, stripe_access
 from crossmem.client import ApiClient
 from crossmem.domains import domain
 from crossmem.errors import CrossmemError, InputError
@@ -141,6 +142,8 @@ def open_checkout(path: str, phase: str, stream: Stream, python: str, *, strict:
             f"the results folder {paths.results()} lies in the checkout, which is not to be written; "
             f"name another one in the environment variable {paths.RESULTS_VARIABLE}"
         )
+    if stream.domain == "acme" and os.environ.get(KEY_VARIABLE):
+        stripe_access("test")  # its app takes the key from the environment
     profile = load(checkout, table_names(stream.domain))
     facts = tree.facts(checkout)
     warnings = []

@@ -23,8 +23,18 @@ class Builder(Protocol):
 
 @pytest.fixture(autouse=True)
 def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("STRIPE_API_KEY", "PYTHONPATH", "PILOT_MODEL"):
+    for name in ("STRIPE_API_KEY", "PILOT_MODEL"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def results(results: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The results folder of this test; private copies of its runs go to `copies` beside it."""
+    copies = results.with_name("copies")
+    copies.mkdir()
+    monkeypatch.setenv("TMPDIR", str(copies))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return results
 
 
 @pytest.fixture

@@ -230,9 +230,14 @@ def state(folder: Path) -> State:
     return found
 
 
+def copies(results: Path) -> list[Path]:
+    """Return the private copies that runs have left or are at work on."""
+    return sorted(results.with_name("copies").glob("crossmem-run-*/*/"))
+
+
 def servers(results: Path) -> list[psutil.Process]:
-    """Return the processes that serve copies of runs in a results folder, and their children."""
-    runs = str(results / ".runs")
+    """Return the processes that serve private copies of runs, and their children."""
+    runs = str(results.with_name("copies") / "crossmem-run-")
     return [
         process
         for process in psutil.process_iter(["cmdline"])

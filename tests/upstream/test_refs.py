@@ -7,11 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from running import run_phase
+from running import run_phase, settings_of
 
+from crossmem import study
 from crossmem.analysis import notices
 from crossmem.errors import InputError
+from crossmem.harness.config import diff_source
 from crossmem.harness.results import Run
+from crossmem.upstream.checkout import Checkout
 
 from .conftest import Builder
 from .foreign import ACME, PLAIN, commit, git
@@ -19,6 +22,14 @@ from .foreign import ACME, PLAIN, commit, git
 
 def played(api: Path, phase: str = "phase1", **given: object) -> Run:
     return run_phase(phase, **{"mock": True, "arms": "A0", "api": str(api), **given})
+
+
+def opened(phase: str, api: Path) -> Checkout:
+    """Open a checkout for a phase, strictly."""
+    given = {"mock": True, "arms": "A0", "strict_checkout": True, "api": str(api)}
+    _, source = study.check(settings_of(phase, **given))
+    assert isinstance(source, Checkout)
+    return source
 
 
 def notice(of: Run) -> str:
@@ -66,27 +77,20 @@ def test_another_branch_is_an_error_if_asked(watched: Builder, results: Path) ->
     ],
 )
 def test_each_phase_expects_its_branch(phase: str, branch: str, made: Builder) -> None:
-    from crossmem.settings import read
-
-    given = {"mock": True, "arms": "A0", "strict_checkout": True}
     right, wrong = made(replace(PLAIN, branch=branch)), made(replace(PLAIN, branch="x"), name="wrong")
-    assert read(phase, {**given, "api": str(right)}).checkout()
+    assert opened(phase, right).warnings == []
     with pytest.raises(InputError, match=f"expected {branch}, but the checkout is at x"):
-        read(phase, {**given, "api": str(wrong)})
+        opened(phase, wrong)
 
 
 def test_acme_expects_its_tag(made: Builder) -> None:
-    from crossmem.settings import read
-
-    given = {"mock": True, "arms": "A0", "strict_checkout": True}
     bare = replace(ACME, profile=False)
     tagged, other = made(bare), made(replace(bare, tags=("v0.1.0",)), name="other")
-    assert read("acme", {**given, "api": str(tagged)}).checkout()
+    assert opened("acme", tagged).warnings == []
     with pytest.raises(InputError, match=r"expected v0\.2\.0, but the checkout is at main"):
-        read("acme", {**given, "api": str(other)})
+        opened("acme", other)
     git(tagged, "checkout", "-q", "--detach")
-    found = read("acme", {**given, "api": str(tagged)}).checkout()
-    assert found is not None
+    found = opened("acme", tagged)
     assert (found.facts.branch, found.facts.tags) == (None, ("v0.2.0",))
 
 
@@ -127,14 +131,14 @@ def test_uncommitted_changes_are_said_and_change_the_hash(made: Builder) -> None
 @pytest.mark.parametrize(("diff", "whose"), [(False, "harness"), (True, "server")])
 def test_whose_diffs_they_are_is_said(whose: str, watched: Builder, *, diff: bool) -> None:
     of = played(watched(replace(PLAIN, diff=diff)), arms="A2D")
-    assert of.config["api"]["diffs"] == whose
+    assert diff_source(of) == whose
     said = "Its reload gives no structured diff: what A2D was handed, the harness computed."
     assert (said in notice(of)) is not diff
 
 
 def test_without_an_arm_that_is_handed_diffs_nothing_is_said_of_them(watched: Builder) -> None:
     of = played(watched(replace(PLAIN, diff=False)), arms="A0,A2")
-    assert of.config["api"]["diffs"] is None
+    assert diff_source(of) is None
     assert "diff" not in notice(of)
 
 
@@ -149,6 +153,6 @@ def test_diffs_of_some_tables_only_are_said(watched: Builder, monkeypatch: pytes
     )
     monkeypatch.setenv("STRIPE_API_KEY", "sk_test_4eC39HqLyjWDarjtT1zdp7dc")
     of = played(watched(ACME), "acme", stream="acme_sanity", arms="A2D")
-    assert of.config["api"]["diffs"] == "both"
+    assert diff_source(of) == "both"
     assert "a structured diff of some tables only: the others that A2D was handed" in notice(of)
     assert of.rows[of.rows["arm"] == "A2D"]["attempts"].sum() == 32

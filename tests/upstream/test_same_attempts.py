@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from running import attempts_of, run_phase
 
+from crossmem.harness.config import diff_source
+
 from .foreign import ACME, ODD, PACKAGE, PLAIN, SRC, Plan, facts
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def test_a_foreign_api_gives_the_attempts_of_the_contract(
     paid = STALE.get(given.get("pattern") or given.get("stream") or phase)
     if paid:
         assert rows.groupby("arm")["stale_attempt"].sum().to_dict() == paid
-    assert played.config["api"]["diffs"] == ("server" if plan.diff else "harness")
+    assert diff_source(played) == ("server" if plan.diff else "harness")
 
 
 @pytest.mark.slow

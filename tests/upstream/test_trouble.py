@@ -17,7 +17,7 @@ from crossmem.errors import CrossmemError, InputError
 from crossmem.upstream import process, tree
 
 from .conftest import Builder, nobody_left
-from .foreign import ODD, PACKAGE, PLAIN, SRC
+from .foreign import ODD, PACKAGE, PLAIN, SRC, copies
 
 
 def refused(said: str, **given: Any) -> str:
@@ -68,8 +68,8 @@ def test_an_app_that_does_not_start_shows_its_last_lines_and_leaves_nothing(
     assert str(caught.value).startswith(f"the API did not start (exit {code}); the last lines of ")
     assert said in str(caught.value)
     assert "resume" not in str(caught.value)
-    assert list((results / ".runs").iterdir()) == []
-    assert not list(results.glob("*.json"))
+    assert copies(results) == []
+    assert not list(results.glob("*.jsonl"))
     (logs,) = results.glob("*.logs")
     assert any(said in log.read_text() for log in logs.iterdir())  # the others were ended with it
     nobody_left(results, within_s=0)
@@ -84,7 +84,7 @@ def test_an_app_that_never_answers_is_given_up(
     ):
         run_phase("phase1", mock=True, arms="A0", api=str(watched(PLAIN, slow=30)))
     nobody_left(results, within_s=0)
-    assert list((results / ".runs").iterdir()) == []
+    assert copies(results) == []
 
 
 def test_an_app_whose_name_is_wrong_is_shown_uvicorns_words(made: Builder, results: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_wrong_token_variable_stops_the_run_at_the_reload_with_the_status(
     toml.write_text(toml.read_text().replace("X-Other", "X-Wrong"))
     with pytest.raises(CrossmemError, match=r"the server did not reload its tables: 403"):
         run_phase("phase1", mock=True, arms="A0", api=str(repository))
-    assert not list(results.glob(".runs/*/tables/*"))
+    assert copies(results) == []
 
 
 def test_a_table_of_another_shape_than_its_snapshot_is_refused(made: Builder, results: Path) -> None:

@@ -13,17 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import journals
 import psutil
 import pytest
-from running import run_phase
+from running import log_lines, logs_of, outcome, run_phase
 
 from crossmem.errors import CrossmemError, InputError
 from crossmem.harness import results as results_files
 from crossmem.paths import RESULTS_VARIABLE
 
 from .conftest import Builder, nobody_left
-from .foreign import ODD, PLAIN, build, servers, state
+from .foreign import ODD, PLAIN, build, copies, servers, state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,23 +32,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 SHORT = "import crossmem.upstream.process as p\np.END_S = 0.3"
-RUN = "from crossmem.study import run; print(run_phase('phase1', **json.loads(sys.argv[1])).path)"
+RUN = "import crossmem as cm; print(cm.phase1(**json.loads(sys.argv[1])).path)"
 KILL = "os.kill(os.getpid(), 9)"
 ARMS = "A0,A2D"
 STUBBORN: dict[str, Any] = {"ignore_sigterm": True, "grandchild": True}
 
 
-def outcome(of: Run) -> dict[str, list[dict[str, Any]]]:
-    """Return rows, events and attempts, without the time that a clock says."""
-    content = json.loads(of.path.read_text(encoding="utf-8"))
-    return {
-        part: [{k: v for k, v in record.items() if k != "latency_s"} for record in content[part]]
-        for part in ("rows", "events", "attempts")
-    }
-
-
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What a run leaves that nothing happened to."""
     folder = tmp_path_factory.mktemp("undisturbed")
     with pytest.MonkeyPatch.context() as patch:
@@ -72,7 +62,7 @@ def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crossmem.upstream.process.END_S", 0.3)
 
 
-def resumed(api: Path) -> dict[str, list[dict[str, Any]]]:
+def resumed(api: Path) -> list[dict[str, Any]]:
     """Continue the unfinished run, in this process; return what it leaves."""
     return outcome(run_phase("phase1", mock=True, arms=ARMS, api=str(api), resume=True))
 
@@ -84,21 +74,12 @@ def finished(process: subprocess.Popen[str]) -> Run:
     return results_files.load(Path(out.strip()))
 
 
-def journalled(results: Path) -> int:
-    """Count the lines in all journals: a header each, and an episode each."""
-    return journals.lines(results)
-
-
 def until(process: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not reached():
         assert process.poll() is None, "it ended before it could be disturbed"
         assert time.monotonic() < deadline
         time.sleep(0.002)
-
-
-def copies(results: Path) -> list[Path]:
-    return sorted(results.glob(".runs/*/tables/*"))
 
 
 # -- kill -9 -------------------------------------------------------------------------------------
@@ -123,18 +104,15 @@ HOOKS = {
     "a server is being ended": (
         f"import crossmem.upstream.process as p\np._signal = lambda *_: {KILL}"
     ),
-    "the results file in place, the run not yet let go": (
-        "import crossmem.harness.results as r\n"
-        "def save(*given, whole=r.save, **more):\n"
-        f"    whole(*given, **more); {KILL}\n"
-        "r.save = save"
+    "every episode on disk, the run not yet ended": (
+        f"import crossmem.harness.log as l\nl.RunLog.end = lambda *_: {KILL}"
     ),
 }
 
 
 @pytest.mark.parametrize("point", HOOKS)
 def test_killed_at_a_delicate_point(
-    point: str, watched: Builder, results: Path, undisturbed: dict[str, Any]
+    point: str, watched: Builder, results: Path, undisturbed: list[dict[str, Any]]
 ) -> None:
     repository = watched(ODD, **STUBBORN)
     before = state(repository)
@@ -144,19 +122,19 @@ def test_killed_at_a_delicate_point(
     nobody_left(results)
     assert state(repository) == before
     assert resumed(repository) == undisturbed
-    assert list((results / ".runs").iterdir()) == []
+    assert copies(results) == []
 
 
 POINTS: dict[str, Callable[[Path], bool]] = {
     "a server is up": lambda results: len(servers(results)) >= 3,
-    "a few episodes": lambda results: journalled(results) >= 8,
-    "after the drift": lambda results: journalled(results) >= 40,
+    "a few episodes": lambda results: log_lines(results) >= 8,
+    "after the drift": lambda results: log_lines(results) >= 40,
 }
 
 
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_from_outside(
-    point: str, watched: Builder, results: Path, undisturbed: dict[str, Any]
+    point: str, watched: Builder, results: Path, undisturbed: list[dict[str, Any]]
 ) -> None:
     repository = watched(ODD, **STUBBORN)
     before = state(repository)
@@ -167,46 +145,28 @@ def test_killed_from_outside(
     nobody_left(results)
     assert state(repository) == before
     assert resumed(repository) == undisturbed
-    assert list((results / ".runs").iterdir()) == []
+    assert copies(results) == []
 
 
 def test_copies_of_a_killed_run_are_removed_by_the_next_one_whatever_its_parameters(
-    watched: Builder, results: Path, undisturbed: dict[str, Any]
+    watched: Builder, results: Path, undisturbed: list[dict[str, Any]]
 ) -> None:
     repository = watched(ODD)
     process = start(repository)
-    until(process, lambda: journalled(results) >= 10)
+    until(process, lambda: log_lines(results) >= 10)
     process.kill()
     process.communicate()
     assert len(copies(results)) == 2
     run_phase("phase2", mock=True, arms="A0")
     assert copies(results) == []
-    assert len(list(results.glob(".runs/*/*.journal"))) == 2
+    assert len(logs_of(results, ended=False)) == 1
     assert resumed(repository) == undisturbed
-
-
-def test_the_next_run_removes_them_even_if_it_resumes_another(watched: Builder, results: Path) -> None:
-    repository = watched(ODD)
-    for arms in ("A0", "A2"):
-        process = start(repository, arms=arms)
-        until(process, lambda: journalled(results) >= 10)
-        process.kill()
-        process.communicate()
-        until_lines = journalled(results)
-        assert until_lines >= 10
-        if arms == "A0":
-            (results / ".runs").rename(results / ".runs-aside")
-    for left in (results / ".runs-aside").iterdir():
-        left.rename(results / ".runs" / f"{left.name}-0")  # both may have begun in one second
-    assert len(copies(results)) == 2
-    assert finished(start(repository, arms="A0", resume=True)).arms == ["A0"]
-    assert copies(results) == []
 
 
 def test_copies_of_a_run_that_goes_on_are_left_alone(watched: Builder, results: Path) -> None:
     repository = watched(ODD)
     process = start(repository)
-    until(process, lambda: journalled(results) >= 10)
+    until(process, lambda: log_lines(results) >= 10)
     process.send_signal(signal.SIGSTOP)
     try:
         run_phase("phase2", mock=True, arms="A0")
@@ -217,7 +177,7 @@ def test_copies_of_a_run_that_goes_on_are_left_alone(watched: Builder, results: 
 
 
 def test_a_killed_kernel_leaves_no_server(
-    watched: Builder, results: Path, tmp_path: Path, undisturbed: dict[str, Any]
+    watched: Builder, results: Path, tmp_path: Path, undisturbed: list[dict[str, Any]]
 ) -> None:
     repository = watched(ODD, **STUBBORN)
     given = {"mock": "True", "arms": ARMS, "api": str(repository)}
@@ -225,7 +185,7 @@ def test_a_killed_kernel_leaves_no_server(
     tool = Path(sys.executable).with_name("crossmem")
     command = [str(tool), "report", "phase1", "-o", str(tmp_path / "page.html"), *pairs]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    until(process, lambda: journalled(results) >= 6)
+    until(process, lambda: log_lines(results) >= 6)
     for child in psutil.Process(process.pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # one that ends by itself just now, a zombie included
             if "ipykernel_launcher" in " ".join(child.cmdline()):
@@ -242,11 +202,11 @@ def test_a_killed_kernel_leaves_no_server(
 
 @pytest.mark.parametrize("lines", [0, 12])
 def test_ctrl_c_leaves_no_server_and_no_copy(
-    lines: int, watched: Builder, results: Path, undisturbed: dict[str, Any]
+    lines: int, watched: Builder, results: Path, undisturbed: list[dict[str, Any]]
 ) -> None:
     repository = watched(ODD, **STUBBORN)
     process = start(repository)
-    until(process, lambda: journalled(results) >= lines and len(servers(results)) > 0)
+    until(process, lambda: log_lines(results) >= lines and len(servers(results)) > 0)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode not in (0, None)
@@ -269,7 +229,7 @@ def test_ctrl_c_does_not_wait_for_an_app_that_takes_its_time(watched: Builder, r
 
 def test_a_terminated_study_leaves_no_server(watched: Builder, results: Path) -> None:
     process = start(watched(ODD, **STUBBORN))
-    until(process, lambda: journalled(results) >= 6)
+    until(process, lambda: log_lines(results) >= 6)
     process.terminate()
     process.communicate(timeout=60)
     nobody_left(results)
@@ -282,13 +242,13 @@ def test_success_leaves_no_server_and_nothing_but_results_and_logs(
     played = run_phase("phase1", mock=True, arms="A0,A2", api=str(watched(PLAIN, **how)))
     nobody_left(results, within_s=0)
     logs = results / f"{played.path.stem}.logs"
-    assert sorted(path.name for path in results.iterdir()) == [".runs", played.path.name, logs.name]
+    assert sorted(path.name for path in results.iterdir()) == [played.path.name, logs.name]
     assert sorted(path.name for path in logs.iterdir()) == ["A0-0.log", "A2-0.log"]
-    assert list((results / ".runs").iterdir()) == []
+    assert copies(results) == []
 
 
 def test_an_app_that_dies_stops_the_run_with_its_last_words_and_resume_completes_it(
-    watched: Builder, results: Path, made: Builder, undisturbed: dict[str, Any]
+    watched: Builder, results: Path, made: Builder, undisturbed: list[dict[str, Any]]
 ) -> None:
     repository = watched(ODD, die_at=20)
     with pytest.raises(CrossmemError) as caught:
@@ -296,12 +256,12 @@ def test_an_app_that_dies_stops_the_run_with_its_last_words_and_resume_completes
     said = str(caught.value)
     assert "does not answer /v1/recipes/convert" in said
     assert "the last words of this app" in said
-    (folder,) = (results / ".runs").iterdir()
-    assert f"The journal stays in {folder}" in said
+    (log,) = logs_of(results, ended=False)
+    assert f"What is done stays in {log}" in said
     assert said.endswith("resume=True completes it")
     nobody_left(results, within_s=0)
     assert copies(results) == []
-    # It dies again, 20 requests later each time; the journal grows until the end is reached.
+    # It dies again, 20 requests later each time; the log grows until the end is reached.
     for _ in range(8):
         try:
             played = run_phase("phase1", mock=True, arms=ARMS, api=str(repository), resume=True)
@@ -328,17 +288,17 @@ def test_a_run_is_not_resumed_over_a_tree_that_has_changed(made: Builder, result
 def test_a_tree_that_changes_while_the_run_goes_on_is_not_mixed_in(
     made: Builder, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crossmem.study import _Study
+    from crossmem.upstream.checkout import Checkout
 
     repository = made(PLAIN)
-    world = _Study._world
+    serve = Checkout.serve
 
-    def edited(self: _Study, name: str, tables: Path) -> Any:
-        if name == "A2-0":
+    def edited(self: Checkout, copy: Path, *more: Any) -> Any:
+        if copy.name == "A2-0":
             (repository / "app/rules.py").write_text("# edited in between\n")
-        return world(self, name, tables)
+        return serve(self, copy, *more)
 
-    monkeypatch.setattr(_Study, "_world", edited)
+    monkeypatch.setattr(Checkout, "serve", edited)
     with pytest.raises(CrossmemError, match="theirs has changed since the run began"):
         run_phase("phase1", mock=True, arms="A0,A2", api=str(repository), max_concurrency=1)
     nobody_left(results, within_s=0)
