@@ -54,11 +54,9 @@ def test_nothing_of_the_checkout_is_on_the_path_even_if_a_person_put_it_there(
 
 
 def test_a_src_layout_is_started_where_the_profile_says(watched: Builder, results: Path) -> None:
-    plan = replace(PLAIN, path="src", module="kitchen/web.py")
-    repository = watched(plan)
     for cwd in (".", "tables"):
-        toml = plan.toml.replace("[tables]", f'cwd = "{cwd}"\n[tables]')
-        repository.with_name("theirs.toml").write_text(toml)
+        plan = replace(PLAIN, path="src", module="kitchen/web.py", server=f'cwd = "{cwd}"')
+        repository = watched(plan, name=f"theirs-{cwd}")
         played = run_phase("phase1", mock=True, arms="A0", api=str(repository))
         said = facts(log_of(played))
         copy = Path(said["file"]).parents[2]
@@ -181,9 +179,7 @@ def test_no_more_servers_run_at_once_than_asked_for(
 def test_a_port_of_the_profile_is_used_by_one_arm_after_the_other(
     watched: Builder, free_port: int, results: Path
 ) -> None:
-    repository = watched(PLAIN)
-    toml = PLAIN.toml.replace("[tables]", f"port = {free_port}\n[tables]")
-    repository.with_name("theirs.toml").write_text(toml)
+    repository = watched(replace(PLAIN, server=f"port = {free_port}"))
     played = run_phase("phase1", mock=True, arms="A0,A1,A2", api=str(repository))
     assert played.rows["success"].all()
     assert {facts(log_of(played, arm))["arguments"][3] for arm in played.arms} == {str(free_port)}

@@ -1,11 +1,11 @@
-"""Where things are: an upstream.toml in every field, and what is found without one."""
+"""Where things are: an upstream.toml in every field, in the checkout or beside it."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from running import run_phase
@@ -193,7 +193,7 @@ def test_bytes_that_are_no_text_are_no_profile(made: Builder) -> None:
 
 
 def test_tables_that_git_ignores_are_said_to_need_an_include(made: Builder, results: Path) -> None:
-    repository = made(replace(PLAIN, profile=True))
+    repository = made()
     shutil.move(repository / "tables", repository / "var")
     toml = (repository / "upstream.toml").read_text().replace('"tables/', '"var/')
     settings = repository / "app/settings.json"
@@ -207,7 +207,10 @@ def test_tables_that_git_ignores_are_said_to_need_an_include(made: Builder, resu
 
 def test_a_profile_beside_the_checkout_leaves_it_alone(watched: Builder, tmp_path: Path) -> None:
     repository = watched(replace(ODD, profile=False), name="my-apis")
-    with pytest.raises(InputError, match="no snapshots of a table"):
+    beside = re.escape(str(tmp_path / "my-apis.toml"))
+    with pytest.raises(
+        InputError, match=rf"has no profile: write {beside}, or upstream.toml in it.*`server.app = "
+    ):
         run_phase("phase1", mock=True, arms="A0", api=str(repository))
     (tmp_path / "my-apis.toml").write_text(ODD.toml)
     played = run_phase("phase1", mock=True, arms="A0", api=str(repository))
@@ -216,7 +219,7 @@ def test_a_profile_beside_the_checkout_leaves_it_alone(watched: Builder, tmp_pat
 
 
 def test_the_profile_in_the_checkout_comes_first(made: Builder, tmp_path: Path) -> None:
-    repository = made(replace(PLAIN, profile=True))
+    repository = made()
     (tmp_path / "theirs.toml").write_text("nonsense")
     assert load(repository, RECIPE).server.app == "app.main:app"
 
@@ -226,98 +229,12 @@ def test_values_of_the_apps_environment_are_given_to_it_and_never_written_down(
 ) -> None:
     from .foreign import facts
 
-    plan = replace(PLAIN, profile=True)
-    repository = watched(plan, name="first")
-    beside = repository.with_name("second.toml")
-    shutil.copytree(repository, repository.with_name("second"))
-    (repository.with_name("second") / "upstream.toml").unlink()
-    beside.write_text(plan.toml.replace("[tables]", 'env = { DATABASE = "pw-9137-hidden" }\n[tables]'))
-    played = run_phase("phase1", mock=True, arms="A0", api=str(repository.with_name("second")))
+    repository = watched(replace(PLAIN, server='env = { DATABASE = "pw-9137-hidden" }'))
+    played = run_phase("phase1", mock=True, arms="A0", api=str(repository))
     assert played.config["api"]["profile"]["server"]["env"] == ["DATABASE"]
     assert "pw-9137-hidden" not in played.path.read_text()
     said = facts(results / f"{played.path.stem}.logs" / "A0-0.log")
     assert said["environment"]["DATABASE"] == "pw-9137-hidden"
-
-
-# -- discovery -----------------------------------------------------------------------------------
-
-PLACES: dict[str, tuple[Plan, dict[str, Any]]] = {
-    "plain": (PLAIN, {"app": "app.main:app", "path": "."}),
-    "no package": (replace(PLAIN, module="main.py"), {"app": "main:app", "path": "."}),
-    "in a package": (
-        replace(PLAIN, module="kitchen/__init__.py", framework="fastapi.FastAPI"),
-        {"app": "kitchen:app", "path": "."},
-    ),
-    "src layout": (replace(PLAIN, path="src", module="kitchen/web.py"), {"app": "kitchen.web:app"}),
-    "snapshots in a folder": (
-        replace(PLAIN, file="data/{table}.json", snapshot="data/snapshots/{table}/{name}.json"),
-        {"app": "app.main:app"},
-    ),
-    "snapshots beside": (
-        replace(PLAIN, file="data/{table}.json", snapshot="data/{table}.{name}.json"),
-        {"app": "app.main:app"},
-    ),
-    "snapshots with underscores": (
-        replace(PLAIN, file="app/data/{table}.json", snapshot="app/data/snapshots/{table}_{name}.json"),
-        {"app": "app.main:app"},
-    ),
-}
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_a_usual_layout_is_discovered(place: str, made: Builder) -> None:
-    plan, expected = PLACES[place]
-    found = load(made(plan), RECIPE)
-    assert expected.items() <= found.server.model_dump().items()
-    assert (found.tables.file, found.tables.snapshot) == (plan.file, plan.snapshot)
-    assert found.server.path == plan.path
-
-
-def test_a_discovered_src_layout_runs(watched: Builder) -> None:
-    repository = watched(replace(PLAIN, path="src", module="kitchen/web.py"))
-    played = run_phase("phase1", mock=True, arms="A0", api=str(repository))
-    assert played.rows["attempts"].sum() == 46
-
-
-def test_what_git_ignores_confuses_no_discovery(made: Builder) -> None:
-    repository = made()
-    shutil.copytree(repository / "app", repository / "var/backup/app")
-    shutil.copytree(repository / "tables", repository / "var/backup/tables")
-    assert load(repository, RECIPE).server.app == "app.main:app"
-
-
-def test_a_failed_discovery_lists_what_it_looked_for(made: Builder) -> None:
-    repository = made()
-    (repository / "tables/celiac_brands.json").unlink()
-    (repository / "second.py").write_text("app = FastAPI()\n")
-    with pytest.raises(InputError) as caught:
-        load(repository, RECIPE)
-    said = str(caught.value)
-    for part in (
-        "cannot tell how to run it",
-        "upstream.toml in it, or theirs.toml beside it",
-        "FastAPI app at its top level (found app/main.py, second.py)",
-        "celiac_brands.json (found none)",
-        "incompatible_ingredients.json (found tables/incompatible_ingredients.json)",
-    ):
-        assert part in said
-
-
-def test_discovery_without_snapshots_lists_where_it_looked(made: Builder) -> None:
-    repository = made()
-    for folder in repository.glob("tables/*.snapshots"):
-        folder.rename(folder.with_suffix(".history"))
-    with pytest.raises(
-        InputError, match=r"no snapshots of a table; looked for tables/\{table\}\.snapsh"
-    ):
-        load(repository, RECIPE)
-
-
-def test_an_acme_repository_is_discovered_by_its_own_tables(made: Builder) -> None:
-    repository = made(replace(ACME, profile=False))
-    assert load(repository, ["active_csm_codes", "promo_eligibility"]).server.app == "acme_app.main:app"
-    with pytest.raises(InputError, match=r"celiac_brands\.json \(found none\)"):
-        load(repository, RECIPE)
 
 
 @pytest.mark.parametrize("plan", [SRC, PACKAGE, ODD, ACME])

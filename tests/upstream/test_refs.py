@@ -84,8 +84,7 @@ def test_each_phase_expects_its_branch(phase: str, branch: str, made: Builder) -
 
 
 def test_acme_expects_its_tag(made: Builder) -> None:
-    bare = replace(ACME, profile=False)
-    tagged, other = made(bare), made(replace(bare, tags=("v0.1.0",)), name="other")
+    tagged, other = made(ACME), made(replace(ACME, tags=("v0.1.0",)), name="other")
     assert opened("acme", tagged).warnings == []
     with pytest.raises(InputError, match=r"expected v0\.2\.0, but the checkout is at main"):
         opened("acme", other)
@@ -95,7 +94,7 @@ def test_acme_expects_its_tag(made: Builder) -> None:
 
 
 def test_the_profile_may_expect_another(made: Builder) -> None:
-    plan = replace(PLAIN, profile=True, branch="mine")
+    plan = replace(PLAIN, ref="mine", branch="mine")
     assert played(made(plan), strict_checkout=True).config["api"]["profile"]["ref"] == "mine"
 
 

@@ -46,9 +46,11 @@ def test_a_path_that_is_no_folder_is_refused(
     assert not results.exists()
 
 
-def test_an_empty_folder_is_told_what_was_looked_for(tmp_path: Path, results: Path) -> None:
+def test_a_folder_without_a_profile_is_told_what_to_write(tmp_path: Path, results: Path) -> None:
     (tmp_path / "empty").mkdir()
-    refused("cannot tell how to run it. Looked for: a profile", api=str(tmp_path / "empty"))
+    said = refused("empty has no profile: write .*/empty.toml", api=str(tmp_path / "empty"))
+    assert said.endswith(f"`crossmem doctor --api {tmp_path / 'empty'}` checks it")
+    assert not results.exists()
 
 
 START: dict[str, tuple[str, int]] = {
@@ -88,7 +90,7 @@ def test_an_app_that_never_answers_is_given_up(
 
 
 def test_an_app_whose_name_is_wrong_is_shown_uvicorns_words(made: Builder, results: Path) -> None:
-    repository = made(replace(PLAIN, profile=True))
+    repository = made()
     toml = repository / "upstream.toml"
     toml.write_text(toml.read_text().replace("main:app", "main:application"))
     with pytest.raises(CrossmemError, match='Attribute "application" not found'):
@@ -99,7 +101,7 @@ def test_an_app_whose_name_is_wrong_is_shown_uvicorns_words(made: Builder, resul
 def test_a_wrong_token_variable_stops_the_run_at_the_reload_with_the_status(
     made: Builder, results: Path
 ) -> None:
-    repository = made(replace(PLAIN, profile=True, token_header="X-Other"))
+    repository = made(replace(PLAIN, token_header="X-Other"))
     toml = repository / "upstream.toml"
     toml.write_text(toml.read_text().replace("X-Other", "X-Wrong"))
     with pytest.raises(CrossmemError, match=r"the server did not reload its tables: 403"):
@@ -141,13 +143,11 @@ def test_a_missing_snapshot_of_the_stream_is_said_before_anything_starts(
 
 
 def test_a_port_that_is_taken_is_said_before_anything_starts(watched: Builder, results: Path) -> None:
-    repository = watched(PLAIN)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        beside = repository.with_name("theirs.toml")
-        beside.write_text(PLAIN.toml.replace("[tables]", f"port = {port}\n[tables]"))
+        repository = watched(replace(PLAIN, server=f"port = {port}"))
         refused(rf"port {port} of the profile is taken", api=str(repository))
     assert not results.exists()
 
@@ -269,8 +269,7 @@ def test_a_report_over_a_relative_path_says_whose_api_and_whose_diffs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     watched(replace(ODD, branch="elsewhere", profile=False), name="self-reflective-apis")
-    toml = ODD.toml.replace('ref = "feature/versionable-tables"\n', "")
-    (tmp_path / "self-reflective-apis.toml").write_text(toml)
+    (tmp_path / "self-reflective-apis.toml").write_text(ODD.toml)
     done = report(tmp_path, api="self-reflective-apis", arms="A2,A2D")
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "page.html").read_text()
