@@ -82,16 +82,11 @@ class Checkout:
         world = TableFiles(
             self.profile.tables.layout(copy), table_names(self.domain), domain(self.domain).companions
         )
-        acme = self.domain == "acme"
-        how = process.Serving(
-            self.profile.server,
-            self.python,
-            (paths.root() / "acme_compat",) if acme else (),
-            frozenset({KEY_VARIABLE} if acme else ()),
-            stop or Event(),
+        served = process.running(
+            self.profile.server, self.python, copy, log, stop or Event(), stripe=self.domain == "acme"
         )
         with (
-            process.running(how, copy, log) as (url, token),
+            served as (url, token),
             _Watched(url, token, self.profile.paths.routes(), world=world) as api,
         ):
             yield api, world

@@ -125,7 +125,7 @@ def _working_tree(folder: Path) -> set[Path]:
             if path.is_symlink() or not path.is_dir()
         }
     found = set()
-    for name in filter(None, names.split("\0")):
+    for name in {*names.split("\0")} - {"", "./"}:
         path = folder / name
         if (path / ".git").exists() and not path.is_symlink():  # a submodule, or another repository
             found |= {Path(name) / each for each in _working_tree(path)}

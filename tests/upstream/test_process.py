@@ -6,16 +6,18 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from running import run_phase
 
 from crossmem import paths
-from crossmem.errors import InputError
+from crossmem.errors import CrossmemError, InputError
 from crossmem.harness.results import Run
+from crossmem.upstream import process
 
 from .conftest import Builder, nobody_left
-from .foreign import ACME, PLAIN, facts
+from .foreign import ACME, PLAIN, facts, servers
 
 STRIPE = "sk_test_4eC39HqLyjWDarjtT1zdp7dc"
 
@@ -113,8 +115,6 @@ def test_a_key_that_is_not_of_test_mode_is_refused_before_anything_starts(
 
 
 def test_an_acme_app_without_its_key_says_so_in_its_last_lines(watched: Builder, results: Path) -> None:
-    from crossmem.errors import CrossmemError
-
     with pytest.raises(CrossmemError, match="STRIPE_API_KEY is not set; it must hold a test-mode key"):
         run_phase("acme", stream="acme_sanity", mock=True, arms="A0", api=str(watched(ACME)))
 
@@ -135,8 +135,6 @@ def test_a_virtual_environment_given_as_a_relative_path_is_the_one_that_runs(
 
 
 def test_the_log_of_a_resumed_run_keeps_what_was_said_before(watched: Builder, results: Path) -> None:
-    from crossmem.errors import CrossmemError
-
     repository = watched(PLAIN, die_at=40)
     with pytest.raises(CrossmemError, match="the last words of this app"):
         run_phase("phase1", mock=True, arms="A0", api=str(repository))
@@ -154,33 +152,30 @@ def test_an_app_that_takes_its_time_is_waited_for(watched: Builder) -> None:
 def test_no_more_servers_run_at_once_than_asked_for(
     watched: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crossmem.upstream import process
+    most, began = 0, process._wait_until_up
 
-    at_once, most = 0, 0
-    ready, end = process._ready, process._end
+    def begun(*given: Any) -> None:
+        nonlocal most
+        began(*given)
+        most = max(most, len(servers(paths.results())))
 
-    def begun(*given: object) -> str:
-        nonlocal at_once, most
-        at_once += 1
-        most = max(most, at_once)
-        return ready(*given)  # type: ignore[arg-type]
-
-    def ended(*given: object) -> None:
-        nonlocal at_once
-        at_once -= 1
-        end(*given)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(process, "_ready", begun)
-    monkeypatch.setattr(process, "_end", ended)
+    monkeypatch.setattr(process, "_wait_until_up", begun)
     run_phase("phase1", mock=True, arms="A0,A1,A2,LW", api=str(watched(PLAIN)), max_concurrency=2)
     assert most == 2
 
 
 def test_a_port_of_the_profile_is_used_by_one_arm_after_the_other(
-    watched: Builder, free_port: int, results: Path
+    watched: Builder, free_port: int, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    urls, began = [], process._wait_until_up
+
+    def begun(served: Any, url: str, *given: Any) -> None:
+        urls.append(url)
+        began(served, url, *given)
+
+    monkeypatch.setattr(process, "_wait_until_up", begun)
     repository = watched(replace(PLAIN, server=f"port = {free_port}"))
     played = run_phase("phase1", mock=True, arms="A0,A1,A2", api=str(repository))
     assert played.rows["success"].all()
-    assert {facts(log_of(played, arm))["arguments"][3] for arm in played.arms} == {str(free_port)}
+    assert urls == [f"http://127.0.0.1:{free_port}/healthz"] * 3
     nobody_left(results, within_s=0)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-SHORT = "import crossmem.upstream.process as p\np.END_S = 0.3"
+SERVER = "import crossmem.upstream.process as p\n"
+SHORT = f"{SERVER}p.END_S = 0.3"
 RUN = "import crossmem as cm; print(cm.phase1(**json.loads(sys.argv[1])).path)"
 KILL = "os.kill(os.getpid(), 9)"
 ARMS = "A0,A2D"
@@ -91,19 +92,15 @@ HOOKS = {
         f"    {KILL} if source.name == 'rules.py' else whole(source, place)\n"
         "t.shutil = type('shutil', (), {'copy2': staticmethod(copy2)})"
     ),
-    "copied, not yet served": (
-        f"import crossmem.upstream.process as p\np._environment = lambda *_: {KILL}"
-    ),
-    "the server is starting": f"import crossmem.upstream.process as p\np._ready = lambda *_: {KILL}",
+    "copied, not yet served": f"{SERVER}p._environment = lambda *_, **__: {KILL}",
+    "the server is starting": f"{SERVER}p._wait_until_up = lambda *_: {KILL}",
     "the table swapped, not yet reloaded": (
         f"import crossmem.client as c\nc.ApiClient.reload = lambda _: {KILL}"
     ),
     "the table swapped and reloaded": (
         f"import crossmem.harness.table_files as d\nd.difference = lambda *_: {KILL}"
     ),
-    "a server is being ended": (
-        f"import crossmem.upstream.process as p\np._signal = lambda *_: {KILL}"
-    ),
+    "a server is being ended": f"{SERVER}p._signal = lambda *_: {KILL}",
     "every episode on disk, the run not yet ended": (
         f"import crossmem.harness.log as l\nl.RunLog.end = lambda *_: {KILL}"
     ),
