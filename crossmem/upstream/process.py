@@ -51,15 +51,12 @@ def interpreter(given: str) -> str:
             [named, "-c", "import uvicorn"], capture_output=True, check=False, timeout=60
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise InputError(f"api_python: cannot run {given}: {_reason(error)}") from None
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise InputError(f"api_python: cannot run {given}: {reason}") from None
     if asked.returncode:
         last = (asked.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
         raise InputError(f"api_python: {given} cannot import uvicorn, which serves the API ({last})")
     return named
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or type(error).__name__
 
 
 @contextmanager
@@ -124,10 +121,8 @@ def _environment(server: Server, token: str, copy: Path, *, stripe: bool) -> dic
 
 def check_port(port: int) -> None:
     """Raise InputError where a port that is not 0 is taken."""
-    if port == 0:
-        return
     with socket.socket() as probe:
-        if probe.connect_ex(("127.0.0.1", port)) == 0:
+        if port and probe.connect_ex(("127.0.0.1", port)) == 0:
             raise InputError(f"port {port} of the profile is taken; leave it out for a free one")
 
 

@@ -1,14 +1,13 @@
 """Where things are in a checkout, as its profile says; nothing is guessed from the app's source.
 
 A profile says how the app is started, where table files and snapshots lie, and which paths stand for
-ours. It is looked for in the checkout and, since that may not be the user's to write, may also be named
-beside it as `<checkout>.toml`.
+ours. It lies in the checkout or, since that may not be the user's to write, beside it.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from string import Formatter
 from typing import Annotated, Any
@@ -40,9 +39,7 @@ def _pattern(*names: str) -> AfterValidator:
 
     def checked(path: str) -> str:
         found = [name for _, name, *_ in Formatter().parse(path) if name is not None]
-        if not set(names) <= set(found) <= {"table", "name"} or found.count("name") != names.count(
-            "name"
-        ):
+        if set(found) != set(names) or found.count("name") > 1:
             wanted = " and ".join(f"{{{name}}}" for name in names)
             raise ValueError(f"must hold {wanted} and no other placeholder")
         return _within(path)
@@ -80,10 +77,6 @@ class Tables(_Part):
     version: str = "version"
     rows: str = "rows"
     """Members of a table file that hold its version and its rows."""
-
-    def file_of(self, table: str) -> str:
-        """Return the path of a table's file within the checkout."""
-        return self.file.format(table=table)
 
     def layout(self, folder: Path) -> Layout:
         """Return the layout of these tables in a checkout or a copy of it."""
@@ -123,21 +116,22 @@ class Profile(_Part):
         return self.ref or _EXPECTED.get(phase)
 
 
-def load(checkout: Path, tables: Iterable[str]) -> Profile:
-    """Return the profile of a checkout that holds `tables`.
+def load(checkout: Path) -> Profile:
+    """Return the profile of a checkout.
 
     Raises InputError where there is none, where it is wrong, and where it names what is not there.
     """
     places = (checkout / NAME, checkout.with_name(f"{checkout.name}.toml"))
-    for path in places:
-        if path.is_file():
-            profile = _read(path)
-            _check(profile, checkout, tables, path)
-            return profile
-    raise InputError(
-        f"{checkout} has no profile: write {places[1]}, or {NAME} in it, with at least the ASGI app, "
-        f'as in `server.app = "app.main:app"`; `crossmem doctor --api {checkout}` checks it'
-    )
+    path = next(filter(Path.is_file, places), None)
+    if path is None:
+        raise InputError(
+            f"{checkout} has no profile: write {places[1]}, or {NAME} in it, with at least its ASGI app"
+            f', as in `server.app = "app.main:app"`; `crossmem doctor --api {checkout}` checks it'
+        )
+    profile = _read(path)
+    if missing := list(_missing(profile.server, checkout)):
+        raise InputError(f"{path} names what {checkout} does not have: {', '.join(missing)}")
+    return profile
 
 
 def _read(path: Path) -> Profile:
@@ -153,15 +147,10 @@ def _read(path: Path) -> Profile:
         raise InputError(f"{path}: {where}: {first['msg']}") from None
 
 
-def _check(profile: Profile, checkout: Path, tables: Iterable[str], path: Path) -> None:
-    server = profile.server
-    missing = [
-        place for place in map(profile.tables.file_of, tables) if not (checkout / place).is_file()
-    ]
-    missing += [place for place in {server.path, server.cwd} if not (checkout / place).is_dir()]
+def _missing(server: Server, checkout: Path) -> Iterator[str]:
+    """Yield the folders and the module that a checkout lacks."""
+    yield from (place for place in {server.path, server.cwd} if not (checkout / place).is_dir())
     module = server.app.partition(":")[0].replace(".", "/")
     places = [PurePosixPath(server.path, f"{module}{ending}") for ending in (".py", "/__init__.py")]
     if not any((checkout / place).is_file() for place in places):
-        missing.append(" or ".join(map(str, places)))
-    if missing:
-        raise InputError(f"{path} names what {checkout} does not have: {', '.join(missing)}")
+        yield " or ".join(map(str, places))

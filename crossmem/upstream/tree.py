@@ -12,7 +12,6 @@ from typing import Any
 
 from crossmem.errors import InputError
 
-LARGE = 500 * 1024**2
 _LISTED = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
 
 
@@ -81,11 +80,6 @@ def files(checkout: Path, include: list[str]) -> list[Path]:
             continue
         listed.append(path)
     return listed
-
-
-def size(checkout: Path, listed: list[Path]) -> int:
-    """Return the bytes of the listed files."""
-    return sum((checkout / path).lstat().st_size for path in listed)
 
 
 def digest(folder: Path, listed: list[Path]) -> str:

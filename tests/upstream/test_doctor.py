@@ -90,7 +90,7 @@ def test_an_unusable_checkout_is_missing(watched: Builder, tmp_path: Path) -> No
         assert result.stderr == "crossmem: the mock study cannot run: checkout\n"
     result = asked("--api", watched(PLAIN), "--phase", "acme")
     assert result.exit_code == 1
-    assert "does not have: tables/active_csm_codes.json" in result.stdout
+    assert "tables/active_csm_codes.json is missing, and the stream acme_m1 needs it" in result.stdout
 
 
 def test_a_python_for_the_checkout_that_lacks_uvicorn_is_missing(watched: Builder) -> None:

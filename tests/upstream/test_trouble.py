@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import run_phase
+from running import run_phase, settings_of
 
+from crossmem import study
 from crossmem.errors import CrossmemError, InputError
-from crossmem.upstream import process, tree
+from crossmem.upstream import process
 
 from .conftest import Builder, nobody_left
 from .foreign import ODD, PACKAGE, PLAIN, SRC, copies
@@ -174,32 +175,18 @@ def test_a_python_without_uvicorn_is_said_before_anything_starts(
     assert not results.exists()
 
 
+@pytest.mark.parametrize(("big", "said"), [(600, True), (0, False)])
 def test_a_large_checkout_is_said_before_it_is_copied(
-    watched: Builder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    made: Builder, results: Path, capsys: pytest.CaptureFixture[str], *, big: int, said: bool
 ) -> None:
-    repository = watched(PLAIN)
-    monkeypatch.setattr(tree, "LARGE", 1000)
-    said = []
-    copy = tree.copy
-
-    def seen(*given: Any) -> None:
-        said.append(capsys.readouterr().err)
-        copy(*given)
-
-    monkeypatch.setattr(tree, "copy", seen)
-    run_phase("phase1", mock=True, arms="A0,A2", api=str(repository))
-    assert "theirs holds 0 MB, and 2 private copies are made of it" in said[0]
-    monkeypatch.setattr(tree, "LARGE", 10**9)
-    run_phase("phase1", mock=True, arms="A0", api=str(repository))
-    assert "private copies" not in capsys.readouterr().err
-
-
-def test_a_large_checkout_has_the_size_of_what_is_copied(made: Builder) -> None:
     repository = made()
-    before = tree.size(repository, tree.files(repository, []))
-    (repository / "big.bin").write_bytes(b"\0" * 10**6)
-    (repository / "ignored.secret").write_bytes(b"\0" * 10**6)
-    assert tree.size(repository, tree.files(repository, [])) == before + 10**6
+    for name in ("big.bin", "ignored.secret"):
+        with (repository / name).open("wb") as file:
+            file.truncate(big * 1024**2)  # a hole: it takes no room
+    study.check(settings_of("phase1", mock=True, arms="A0,A2", api=str(repository)))
+    told = "theirs holds 600 MB, and 2 private copies are made of it"
+    assert (told in capsys.readouterr().err) is said
+    assert not results.exists()
 
 
 def test_an_arm_that_reads_versions_is_refused_where_there_are_none(
