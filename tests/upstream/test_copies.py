@@ -112,19 +112,15 @@ def test_modes_and_mtimes_of_files_are_kept(made: Builder) -> None:
     assert (copy.stat().st_mode & 0o777, copy.stat().st_mtime_ns) == (0o750, 10**18)
 
 
+def add_submodule(repository: Path, inner: Path, name: str) -> None:
+    allow = ("-c", "protocol.file.allow=always")
+    git(repository, *allow, "submodule", "add", "-q", str(inner), name)
+    commit(repository)
+
+
 def test_a_submodule_is_copied_as_it_stands(made: Builder) -> None:
     inner, repository = made(name="inner"), made()
-    git(
-        repository,
-        "-c",
-        "protocol.file.allow=always",
-        "submodule",
-        "add",
-        "-q",
-        str(inner),
-        "lib/inner",
-    )
-    commit(repository)
+    add_submodule(repository, inner, "lib/inner")
     (repository / "lib/inner/app/rules.py").write_text("# edited\n")
     (repository / "lib/inner/x.secret").write_text("ignored there")
     copy = copied(repository)
@@ -134,8 +130,7 @@ def test_a_submodule_is_copied_as_it_stands(made: Builder) -> None:
 
 def test_a_submodule_that_was_never_fetched_is_an_empty_folder(made: Builder) -> None:
     inner, repository = made(name="inner"), made()
-    git(repository, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "lib")
-    commit(repository)
+    add_submodule(repository, inner, "lib")
     clone = repository.with_name("clone")
     git(repository, "clone", "-q", str(repository), str(clone))
     assert {name for name in names(copied(clone)) if name.startswith("lib")} == {"lib"}
