@@ -135,8 +135,8 @@ def _check_file(settings: RunSettings, stream: Stream) -> None:
 
 def _open_source(settings: RunSettings, stream: Stream) -> ApiSource:
     """Return the API to run over; raises InputError where a checkout cannot be used."""
-    access = _stripe(settings) if isinstance(settings, AcmeSettings) else None
     if settings.api == EMBEDDED:
+        access = _stripe(settings) if isinstance(settings, AcmeSettings) else None
         return EmbeddedApi(stream.domain, access)
     from crossmem.upstream.checkout import announce, open_checkout
 
@@ -156,8 +156,6 @@ def _open_source(settings: RunSettings, stream: Stream) -> ApiSource:
 
 def _stripe(settings: AcmeSettings) -> StripeAccess | None:
     """Return the access to Stripe's test mode, None for the emulator; refuses other keys."""
-    if settings.api != EMBEDDED:  # its app takes the key from the environment, whatever `stripe` says
-        return stripe_access("test" if os.environ.get(KEY_VARIABLE) else "embedded")
     access = stripe_access(settings.stripe)
     if access is None and os.environ.get(KEY_VARIABLE):
         warnings.warn(f"{KEY_VARIABLE} is set and ignored: stripe is {settings.stripe}", stacklevel=2)

@@ -181,7 +181,7 @@ def doctor(api: str | None, phase: str, python: str) -> None:
     """Say what would run here and what is missing; exit 0 if the mock study can run."""
     from crossmem.cli.environment import examine
 
-    found = examine(api, phase, python)
+    found = list(examine(api, phase, python))
     for finding in found:
         click.echo(finding)
     lacking = [finding.what for finding in found if finding.missing and finding.needed]

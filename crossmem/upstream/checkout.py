@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from tqdm import tqdm
 
 from crossmem import paths
 from crossmem.api import tables_of
-from crossmem.api.stripe_access import KEY_VARIABLE
+from crossmem.api.stripe_access import KEY_VARIABLE, stripe_access
 from crossmem.client import ApiClient
 from crossmem.domains import domain
 from crossmem.errors import CrossmemError, InputError
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from crossmem.domains.base import Body
     from crossmem.harness.table_files import Layout
     from crossmem.streams import Stream
+
+LARGE = 500 * 1024**2
+"""Bytes of a copy from which on the copies are announced."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Checkout:
     @property
     def size(self) -> int:
         """The bytes of one copy."""
-        return tree.size(self.path, self.files)
+        return sum((self.path / file).lstat().st_size for file in self.files)
 
     def describe(self) -> dict[str, Any]:
         """Return what the config block says of the API."""
@@ -78,22 +82,17 @@ class Checkout:
         tree.copy(self.path, self.files, copy)
         if tree.digest(copy, self.files) != self.digest:
             raise CrossmemError(f"{self.path} has changed since the run began")
-        world = TableFiles(
-            self.profile.tables.layout(copy), table_names(self.domain), domain(self.domain).companions
+        tables = TableFiles(
+            self.profile.tables.layout(copy), _table_names(self.domain), domain(self.domain).companions
         )
-        acme = self.domain == "acme"
-        how = process.Serving(
-            self.profile.server,
-            self.python,
-            (paths.root() / "acme_compat",) if acme else (),
-            frozenset({KEY_VARIABLE} if acme else ()),
-            stop or Event(),
+        served = process.running(
+            self.profile.server, self.python, copy, log, stop or Event(), stripe=self.domain == "acme"
         )
         with (
-            process.running(how, copy, log) as (url, token),
-            _Watched(url, token, self.profile.paths.routes(), world=world) as api,
+            served as (url, token),
+            _Watched(url, token, self.profile.paths.routes(), tables=tables) as api,
         ):
-            yield api, world
+            yield api, tables
 
 
 @dataclass
@@ -103,7 +102,7 @@ class _Watched(ApiClient):
     The app then reads other files than the profile names, or its reload none: nothing would drift.
     """
 
-    world: TableFiles = field(kw_only=True, repr=False)
+    tables: TableFiles = field(kw_only=True, repr=False)
 
     def submit(
         self, endpoint: str, request: Body, headers: Mapping[str, str] | None = None
@@ -111,7 +110,7 @@ class _Watched(ApiClient):
         """Send a request and read the answer, accepted or not."""
         response = super().submit(endpoint, request, headers)
         for name, stamp in response.stamps.items():
-            table = self.world.live.get(name)
+            table = self.tables.live.get(name)
             if table is not None and stamp != table.version:
                 raise CrossmemError(
                     f"the API says that {name} is at {stamp}, its table file that it is at "
@@ -120,7 +119,7 @@ class _Watched(ApiClient):
         return response
 
 
-def table_names(domain_name: str) -> list[str]:
+def _table_names(domain_name: str) -> list[str]:
     """Return the names of the tables that a domain's API has."""
     return sorted(path.stem for path in tables_of(domain_name).glob("*.json"))
 
@@ -132,16 +131,14 @@ def open_checkout(path: str, phase: str, stream: Stream, python: str, *, strict:
     or tag.
     """
     checkout = _folder(path)
-    if checkout is None:
-        raise InputError(
-            f"parameter api = {path!r}: no such folder; 'embedded', or the path of a checkout"
-        )
     if paths.results().resolve().is_relative_to(checkout):
         raise InputError(
             f"the results folder {paths.results()} lies in the checkout, which is not to be written; "
             f"name another one in the environment variable {paths.RESULTS_VARIABLE}"
         )
-    profile = load(checkout, table_names(stream.domain))
+    if stream.domain == "acme" and os.environ.get(KEY_VARIABLE):
+        stripe_access("test")  # its app takes the key from the environment
+    profile = load(checkout)
     facts = tree.facts(checkout)
     warnings = []
     if mismatch := facts.mismatch(profile.expected_ref(phase)):
@@ -156,17 +153,16 @@ def open_checkout(path: str, phase: str, stream: Stream, python: str, *, strict:
     )
 
 
-def _folder(path: str) -> Path | None:
-    try:
-        found = paths.given(path).resolve()
-    except (OSError, RuntimeError, ValueError):  # no such user, a loop of links, a null byte
-        return None
-    return found if found.is_dir() else None
+def _folder(path: str) -> Path:
+    with suppress(OSError, RuntimeError, ValueError):  # no such user, a loop of links, a null byte
+        if (found := paths.given(path).resolve()).is_dir():
+            return found
+    raise InputError(f"parameter api = {path!r}: no such folder; 'embedded', or the path of a checkout")
 
 
 def announce(checkout: Checkout, copies: int) -> None:
     """Say so before much is copied."""
-    if checkout.size > tree.LARGE:
+    if checkout.size > LARGE:
         megabytes = f"{checkout.size / 1024**2:,.0f} MB"
         said = f"{checkout.path.name} holds {megabytes}, and {copies} private copies are made of it"
         tqdm.write(said, file=sys.stderr)
@@ -174,14 +170,13 @@ def announce(checkout: Checkout, copies: int) -> None:
 
 def _check_tables(layout: Layout, files: list[Path], stream: Stream) -> None:
     """Raise InputError for a table that is not copied, a missing snapshot, or one of another shape."""
-    copied = set(files)
-    names = table_names(stream.domain)
+    names = _table_names(stream.domain)
     needed = [layout.table(name) for name in names]
     needed += [layout.snapshot(event.table, event.snapshot) for event in stream.drift_events]
     for path in needed:
         if not path.is_file():
             raise InputError(f"{path} is missing, and the stream {stream.name} needs it")
-        if path.resolve().relative_to(layout.folder) not in copied:
+        if path.resolve().relative_to(layout.folder) not in files:
             raise InputError(f"{path} is ignored by git; name it under `include` in {NAME}")
     for name in names:
         live = layout.read(layout.table(name))

@@ -1,15 +1,13 @@
-"""Where things are in a checkout: read from `upstream.toml`, or discovered.
+"""Where things are in a checkout, as its profile says; nothing is guessed from the app's source.
 
 A profile says how the app is started, where table files and snapshots lie, and which paths stand for
-ours. It is looked for in the checkout and, since that may not be the user's to write, may also be named
-beside it as `<checkout>.toml`.
+ours. It lies in the checkout or, since that may not be the user's to write, beside it.
 """
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from string import Formatter
 from typing import Annotated, Any
@@ -19,7 +17,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from crossmem.client import Routes
 from crossmem.errors import InputError
 from crossmem.harness.table_files import Layout
-from crossmem.upstream import tree
 
 NAME = "upstream.toml"
 _EXPECTED = {
@@ -42,9 +39,7 @@ def _pattern(*names: str) -> AfterValidator:
 
     def checked(path: str) -> str:
         found = [name for _, name, *_ in Formatter().parse(path) if name is not None]
-        if not set(names) <= set(found) <= {"table", "name"} or found.count("name") != names.count(
-            "name"
-        ):
+        if set(found) != set(names) or found.count("name") > 1:
             wanted = " and ".join(f"{{{name}}}" for name in names)
             raise ValueError(f"must hold {wanted} and no other placeholder")
         return _within(path)
@@ -82,10 +77,6 @@ class Tables(_Part):
     version: str = "version"
     rows: str = "rows"
     """Members of a table file that hold its version and its rows."""
-
-    def file_of(self, table: str) -> str:
-        """Return the path of a table's file within the checkout."""
-        return self.file.format(table=table)
 
     def layout(self, folder: Path) -> Layout:
         """Return the layout of these tables in a checkout or a copy of it."""
@@ -125,18 +116,22 @@ class Profile(_Part):
         return self.ref or _EXPECTED.get(phase)
 
 
-def load(checkout: Path, tables: Iterable[str]) -> Profile:
-    """Return the profile of a checkout that holds `tables`, from its file or by discovery.
+def load(checkout: Path) -> Profile:
+    """Return the profile of a checkout.
 
-    Raises InputError where the file is wrong or names what is not there, and where discovery fails,
-    listing what was looked for.
+    Raises InputError where there is none, where it is wrong, and where it names what is not there.
     """
-    for path in (checkout / NAME, checkout.with_name(f"{checkout.name}.toml")):
-        if path.is_file():
-            profile = _read(path)
-            _check(profile, checkout, tables, path)
-            return profile
-    return _discover(checkout, list(tables))
+    places = (checkout / NAME, checkout.with_name(f"{checkout.name}.toml"))
+    path = next(filter(Path.is_file, places), None)
+    if path is None:
+        raise InputError(
+            f"{checkout} has no profile: write {places[1]}, or {NAME} in it, with at least its ASGI app"
+            f', as in `server.app = "app.main:app"`; `crossmem doctor --api {checkout}` checks it'
+        )
+    profile = _read(path)
+    if missing := list(_missing(profile.server, checkout)):
+        raise InputError(f"{path} names what {checkout} does not have: {', '.join(missing)}")
+    return profile
 
 
 def _read(path: Path) -> Profile:
@@ -152,87 +147,10 @@ def _read(path: Path) -> Profile:
         raise InputError(f"{path}: {where}: {first['msg']}") from None
 
 
-def _check(profile: Profile, checkout: Path, tables: Iterable[str], path: Path) -> None:
-    server = profile.server
-    missing = [
-        place for place in map(profile.tables.file_of, tables) if not (checkout / place).is_file()
-    ]
-    missing += [place for place in {server.path, server.cwd} if not (checkout / place).is_dir()]
+def _missing(server: Server, checkout: Path) -> Iterator[str]:
+    """Yield the folders and the module that a checkout lacks."""
+    yield from (place for place in {server.path, server.cwd} if not (checkout / place).is_dir())
     module = server.app.partition(":")[0].replace(".", "/")
     places = [PurePosixPath(server.path, f"{module}{ending}") for ending in (".py", "/__init__.py")]
     if not any((checkout / place).is_file() for place in places):
-        missing.append(" or ".join(map(str, places)))
-    if missing:
-        raise InputError(f"{path} names what {checkout} does not have: {', '.join(missing)}")
-
-
-_APP = re.compile(r"^(\w+)(?:\s*:[^=]+)?\s*=\s*(?:\w+\.)?(?:FastAPI|Starlette)\(", re.MULTILINE)
-_SKIPPED = {"tests", "test", "node_modules", ".venv", "venv"}
-
-
-def _discover(checkout: Path, tables: list[str]) -> Profile:
-    """Look for one ASGI app and for the table files among what would be copied."""
-    listed = [path for path in tree.files(checkout, []) if not _SKIPPED & set(path.parts)]
-    apps = [(path, name) for path in listed if path.suffix == ".py" if (name := _app(checkout / path))]
-    files = {table: [path for path in listed if path.name == f"{table}.json"] for table in tables}
-    looked = [
-        f"a profile ({NAME} in it, or {checkout.name}.toml beside it)",
-        f"one module that makes a FastAPI app at its top level ({_found(path for path, _ in apps)})",
-        *(f"{table}.json ({_found(found)})" for table, found in files.items()),
-    ]
-    if len(apps) != 1 or any(len(found) != 1 for found in files.values()):
-        raise InputError(f"{checkout}: cannot tell how to run it. Looked for: {'; '.join(looked)}")
-    path, name = apps[0]
-    top, module = _module(path, checkout)
-    where = {found[0].parent for found in files.values()}
-    if len(where) != 1:
-        raise InputError(f"{checkout}: its tables lie in several folders; write {NAME}")
-    folder = where.pop()
-    return Profile(
-        server=Server(app=f"{module}:{name}", path=str(top)),
-        tables=Tables(
-            file=str(folder / "{table}.json"), snapshot=_snapshots(checkout, listed, folder, tables)
-        ),
-    )
-
-
-def _app(path: Path) -> str | None:
-    """Return the name of the app that a module makes."""
-    found = _APP.search(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
-    return found[1] if found else None
-
-
-def _found(paths: Iterable[Path]) -> str:
-    listed = list(map(str, paths))
-    more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
-    return f"found {', '.join(listed[:3])}{more}" if listed else "found none"
-
-
-def _module(path: Path, checkout: Path) -> tuple[Path, str]:
-    """Return the folder to import from and the dotted name of a module, by its packages."""
-    top = path.parent
-    while top != Path() and (checkout / top / "__init__.py").is_file():
-        top = top.parent
-    parts = path.relative_to(top).with_suffix("").parts
-    package = len(parts) > 1 and parts[-1] == "__init__"
-    return top, ".".join(parts[:-1] if package else parts)
-
-
-def _snapshots(checkout: Path, listed: list[Path], folder: Path, tables: list[str]) -> str:
-    """Return the pattern of the snapshots: beside the tables, in one of the usual ways."""
-    patterns = [
-        str(folder / pattern)
-        for pattern in (
-            "{table}.snapshots/{name}.json",
-            "snapshots/{table}/{name}.json",
-            "snapshots/{table}.{name}.json",
-            "snapshots/{table}_{name}.json",
-            "{table}.{name}.json",
-        )
-    ]
-    for pattern in patterns:
-        if any(
-            path.match(pattern.format(table=table, name="*")) for table in tables for path in listed
-        ):
-            return pattern
-    raise InputError(f"{checkout}: no snapshots of a table; looked for {', '.join(patterns)}")
+        yield " or ".join(map(str, places))

@@ -6,15 +6,13 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from crossmem.errors import InputError
 
-LARGE = 500 * 1024**2
-_LISTED = ("ls-files", "-z", "--others", "--exclude-standard")
+_LISTED = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
 
 
 @dataclass(frozen=True)
@@ -29,12 +27,9 @@ class Facts:
 
     def describe(self) -> dict[str, Any]:
         """Return the facts for the config block."""
-        return {
-            "commit": self.commit,
-            "branch": self.branch,
-            "tags": list(self.tags),
-            "dirty": self.dirty,
-        }
+        told = asdict(self)
+        del told["trouble"]
+        return told
 
     def mismatch(self, expected: str | None) -> str | None:
         """Return in what the checkout is not at the branch or tag `expected`, None if it is."""
@@ -48,48 +43,43 @@ class Facts:
 
 def facts(checkout: Path) -> Facts:
     """Ask git for commit, branch, tags and dirtiness, without writing anything."""
-    if not _git(
-        checkout, *_LISTED, "--cached"
-    ):  # none, or a folder that a repository around it ignores
+    if not _git(checkout, *_LISTED):  # none, or a folder that a repository around it ignores
         refused = (checkout / ".git").exists() and _git(checkout, "rev-parse", "--git-dir") is None
         return Facts(trouble="git does not read the path (see `git status` there)" if refused else "")
     commit = _git(checkout, "rev-parse", "-q", "--verify", "HEAD")
     branch = _git(checkout, "symbolic-ref", "--short", "-q", "HEAD")
     tags = _git(checkout, "tag", "--points-at", "HEAD") if commit else None
-    return Facts(
-        commit, branch, tuple((tags or "").split()), bool(_git(checkout, "status", "--porcelain"))
-    )
+    dirty = bool(_git(checkout, "status", "--porcelain"))
+    return Facts(commit, branch, tuple((tags or "").split()), dirty)
 
 
 def files(checkout: Path, include: list[str]) -> list[Path]:
     """Return what a copy holds, relative to the checkout: the working tree as it stands.
 
-    Tracked and untracked files, uncommitted edits, submodules and empty folders included; ignored files
-    only where a glob of `include` names them or their folder. Without git, every file.
+    Tracked and untracked files, uncommitted edits and submodules included; ignored files only where a
+    glob of `include` names them or their folder. Without git, every file.
 
     Raises InputError for a glob that matches nothing and for a link that leads out of the checkout.
     """
     found = _working_tree(checkout)
     for pattern in include:
-        matched = {path for path in checkout.glob(pattern) if path.parent.resolve() == path.parent}
+        matched = [path for path in checkout.glob(pattern) if path.parent.resolve() == path.parent]
         if not matched:
             raise InputError(f"include: nothing in {checkout} matches {pattern!r}")
         for path in matched:
-            here = path.relative_to(checkout)
-            inner = path.is_dir() and not path.is_symlink()
-            found |= {here / each for each in _walk(path)} if inner else {here}
-    listed = sorted(
-        path for path in found if ".git" not in path.parts and _can_be_copied(checkout / path)
-    )
-    for path in listed:
-        if (checkout / path).is_symlink():
+            inner = () if path.is_symlink() else path.rglob("*")
+            found |= {each.relative_to(checkout) for each in (path, *inner)}
+    listed = []
+    for path in sorted(found):
+        here = checkout / path
+        if ".git" in path.parts:
+            continue
+        if here.is_symlink():
             _target(checkout, path)
+        elif not (here.is_file() or here.is_dir()):  # deleted and not committed, or a pipe
+            continue
+        listed.append(path)
     return listed
-
-
-def size(checkout: Path, listed: list[Path]) -> int:
-    """Return the bytes of the listed files."""
-    return sum((checkout / path).lstat().st_size for path in listed if not (checkout / path).is_dir())
 
 
 def digest(folder: Path, listed: list[Path]) -> str:
@@ -120,38 +110,22 @@ def copy(checkout: Path, listed: list[Path], target: Path) -> None:
 
 
 def _working_tree(folder: Path) -> set[Path]:
-    names = _git(folder, *_LISTED, "--cached")
+    """Ask git for the files of a folder, ignored ones left out; without git, all that are there."""
+    names = _git(folder, *_LISTED)
     if not names:
-        return set(_walk(folder))
+        return {
+            path.relative_to(folder)
+            for path in folder.rglob("*")
+            if path.is_symlink() or not path.is_dir()
+        }
     found = set()
-    for name in names.split("\0"):
+    for name in {*names.split("\0")} - {"", "./"}:
         path = folder / name
-        if name and path.is_dir() and not path.is_symlink():  # a submodule, or a repository in this one
-            inner = _working_tree(path) if (path / ".git").exists() else set(_walk(path))
-            found |= {Path(name) / each for each in inner}
-        elif name:
+        if (path / ".git").exists() and not path.is_symlink():  # a submodule, or another repository
+            found |= {Path(name) / each for each in _working_tree(path)}
+        else:
             found.add(Path(name))
-    # Git knows files; a program may want a folder to be there.
-    for name in (_git(folder, *_LISTED, "--directory") or "").split("\0"):
-        if name.endswith("/"):
-            inner = {each for each in _walk(folder / name) if (folder / name / each).is_dir()}
-            found |= {Path(name) / each for each in inner if not (folder / name / each).is_symlink()}
     return found
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    """Yield files, links and empty folders under `folder`, relative to it, git's own left out."""
-    for place, folders, names in os.walk(folder):
-        here = Path(place).relative_to(folder)
-        folders[:] = [name for name in folders if name != ".git"]
-        links = [name for name in folders if (Path(place) / name).is_symlink()]
-        yield from (here / name for name in [*names, *links])
-        if not folders and not names:
-            yield here
-
-
-def _can_be_copied(path: Path) -> bool:
-    return path.is_symlink() or path.is_file() or path.is_dir()
 
 
 def _target(folder: Path, link: Path) -> Path:

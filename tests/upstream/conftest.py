@@ -22,14 +22,19 @@ class Builder(Protocol):
 
 
 @pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No keys of a person's, and private copies in a folder of this test's."""
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    for name in ("STRIPE_API_KEY", "PYTHONPATH", "PILOT_MODEL"):
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("STRIPE_API_KEY", "PILOT_MODEL"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def results(results: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The results folder of this test; private copies of its runs go to `copies` beside it."""
+    copies = results.with_name("copies")
+    copies.mkdir()
+    monkeypatch.setenv("TMPDIR", str(copies))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return results
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ WHO = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.org")
 
 @dataclass(frozen=True)
 class Plan:
-    """How a repository looks; the default is the plain layout that discovery knows."""
+    """How a repository looks; the default is a profile's, but for the app."""
 
     domain: str = "recipe"
     module: str = "app/main.py"
@@ -55,6 +55,10 @@ class Plan:
     tags: tuple[str, ...] = ()
     profile: bool = True
     """Whether the repository holds an upstream.toml."""
+    ref: str | None = None
+    """The branch or tag that the profile expects, the phase's if None."""
+    server: str = ""
+    """More lines of the profile on the server."""
     misbehave: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -74,11 +78,12 @@ class Plan:
         """The profile."""
         endpoints = {ours: f"{self.prefix}{ours}" for ours in OURS[self.domain]}
         lines = [
-            f'ref = "{self.branch}"',
+            *([f'ref = "{self.ref}"'] if self.ref else []),
             "[server]",
             f'app = "{self.app}"',
             f'path = "{self.path}"',
             f'token_variable = "{self.token_variable}"',
+            self.server,
             "[tables]",
             *(f'{name} = "{getattr(self, name)}"' for name in ("file", "snapshot", "version", "rows")),
             "[paths]",
@@ -91,7 +96,7 @@ class Plan:
         return "\n".join(lines) + "\n"
 
 
-PLAIN = Plan(profile=False)
+PLAIN = Plan()
 ODD = Plan(
     module="service/core/main.py",
     file="data/{table}.json",
@@ -230,9 +235,14 @@ def state(folder: Path) -> State:
     return found
 
 
+def copies(results: Path) -> list[Path]:
+    """Return the private copies that runs have left or are at work on."""
+    return sorted(results.with_name("copies").glob("crossmem-run-*/*/"))
+
+
 def servers(results: Path) -> list[psutil.Process]:
-    """Return the processes that serve private copies of the test of a results folder."""
-    runs = str(results.with_name("tmp"))
+    """Return the processes that serve private copies of runs, and their children."""
+    runs = str(results.with_name("copies") / "crossmem-run-")
     return [
         process
         for process in psutil.process_iter(["cmdline"])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
-from crossmem.cli import environment, main
+from crossmem.cli import main
 from crossmem.paths import RESULTS_VARIABLE
 
 from .conftest import Builder
@@ -63,7 +65,7 @@ def test_keys_that_are_not_there_are_said_and_not_needed(monkeypatch: pytest.Mon
         assert line_of(result, name).startswith("absent ")
 
 
-@pytest.mark.parametrize(("phase", "plan"), [("phase1", PLAIN), ("acme", replace(ACME, profile=False))])
+@pytest.mark.parametrize(("phase", "plan"), [("phase1", PLAIN), ("acme", ACME)])
 def test_a_checkout_that_can_run_is_judged(phase: str, plan: object, watched: Builder) -> None:
     result = asked("--api", watched(plan), "--phase", phase)  # type: ignore[arg-type]
     assert result.exit_code == 0, result.output
@@ -80,14 +82,15 @@ def test_a_checkout_at_another_branch_is_usable_and_said(watched: Builder) -> No
 
 
 def test_an_unusable_checkout_is_missing(watched: Builder, tmp_path: Path) -> None:
-    for path in (tmp_path / "none", tmp_path):
+    (tmp_path / "bare").mkdir()
+    for path in (tmp_path / "none", tmp_path / "bare"):
         result = asked("--api", path)
         assert result.exit_code == 1
         assert line_of(result, "checkout").startswith("MISSING ")
         assert result.stderr == "crossmem: the mock study cannot run: checkout\n"
     result = asked("--api", watched(PLAIN), "--phase", "acme")
     assert result.exit_code == 1
-    assert "active_csm_codes.json (found none)" in result.stdout
+    assert "tables/active_csm_codes.json is missing, and the stream acme_m1 needs it" in result.stdout
 
 
 def test_a_python_for_the_checkout_that_lacks_uvicorn_is_missing(watched: Builder) -> None:
@@ -107,7 +110,7 @@ def test_a_live_mode_key_of_stripe_is_missing_for_acme(
     watched: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRIPE_API_KEY", "sk_live_recognisable")
-    result = asked("--api", watched(replace(ACME, profile=False)), "--phase", "acme")
+    result = asked("--api", watched(ACME), "--phase", "acme")
     assert result.exit_code == 1
     assert "live-mode key" in result.stdout
     assert "recognisable" not in result.output
@@ -125,14 +128,16 @@ def test_a_results_folder_that_cannot_be_written_is_missing(
 
 
 def test_a_disk_without_room_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "_ROOM", 2**62)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2**20))
     assert line_of(asked(), "results folder").startswith("MISSING ")
 
 
 def test_another_python_and_absent_packages_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 10, 0))
     monkeypatch.setattr(
-        environment, "requires", lambda _: ["nosuchpackage~=1.0", "pytest; extra == 'dev'"]
+        importlib.import_module("crossmem.cli.environment"),
+        "requires",
+        lambda _: ["nosuchpackage~=1.0", "pytest; extra == 'dev'"],
     )
     result = asked()
     assert result.exit_code == 1

@@ -13,7 +13,7 @@ from running import run_phase
 from crossmem import streams
 
 from .conftest import Builder, nobody_left
-from .foreign import ODD, PACKAGE, PLAIN, Plan, facts
+from .foreign import ODD, PACKAGE, PLAIN, Plan, copies, facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def test_a_live_run_over_a_checkout_gives_the_rows_of_one_over_the_embedded_api(
     columns = ["arm", "index", "attempts", "success", "stale_attempt", "recalled", "entries"]
     assert theirs.rows[columns].equals(ours.rows[columns])
     assert theirs.config["preflight"]
-    assert list(results.with_name("tmp").glob("crossmem-run-*")) == []
+    assert copies(results) == []
     nobody_left(results, within_s=0)
     log = results / f"{theirs.path.stem}.logs" / "A0-0.log"
     assert KEY not in log.read_text()
@@ -58,7 +58,7 @@ def test_the_copy_of_a_preflight_that_was_killed_is_removed_by_the_next_run(
     _, err = process.communicate(timeout=60)
     assert process.returncode == -9, err
     nobody_left(results)
-    (probe,) = results.with_name("tmp").glob("crossmem-run-*")
-    assert (probe / "tables/app/main.py").is_file()
+    (copy,) = copies(results)
+    assert (copy / "app/main.py").is_file()
     run_phase("phase1", mock=True, arms="A0")
-    assert not probe.exists()
+    assert copies(results) == []

@@ -6,16 +6,18 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from running import run_phase
 
 from crossmem import paths
-from crossmem.errors import InputError
+from crossmem.errors import CrossmemError, InputError
 from crossmem.harness.results import Run
+from crossmem.upstream import process
 
 from .conftest import Builder, nobody_left
-from .foreign import ACME, PLAIN, facts
+from .foreign import ACME, PLAIN, facts, servers
 
 STRIPE = "sk_test_4eC39HqLyjWDarjtT1zdp7dc"
 
@@ -28,10 +30,9 @@ def test_the_app_runs_in_a_group_of_its_own_over_its_copy(watched: Builder, resu
     repository = watched(PLAIN)
     played = run_phase("phase1", mock=True, arms="A0", api=str(repository))
     said = facts(log_of(played))
-    copy = Path(said["cwd"])
+    copy = Path(said["file"]).parents[1]
     assert copy.name == "A0-0"
-    assert copy.is_relative_to(results.with_name("tmp"))
-    assert said["file"] == str(copy / "app/main.py")
+    assert copy.is_relative_to(results.with_name("copies"))
     assert said["path"][0] == str(copy)
     assert said["cwd"] == str(copy)
     number, group, session = said["group"]
@@ -55,16 +56,13 @@ def test_nothing_of_the_checkout_is_on_the_path_even_if_a_person_put_it_there(
 
 
 def test_a_src_layout_is_started_where_the_profile_says(watched: Builder, results: Path) -> None:
-    plan = replace(PLAIN, path="src", module="kitchen/web.py")
-    repository = watched(plan)
     for cwd in (".", "tables"):
-        toml = plan.toml.replace("[tables]", f'cwd = "{cwd}"\n[tables]')
-        repository.with_name("theirs.toml").write_text(toml)
+        plan = replace(PLAIN, path="src", module="kitchen/web.py", server=f'cwd = "{cwd}"')
+        repository = watched(plan, name=f"theirs-{cwd}")
         played = run_phase("phase1", mock=True, arms="A0", api=str(repository))
         said = facts(log_of(played))
-        copy = Path(said["path"][0]).parent
-        assert (copy.name, said["path"][0]) == ("A0-0", str(copy / "src"))
-        assert said["cwd"] == str(copy / cwd).removesuffix("/.")
+        copy = Path(said["file"]).parents[2]
+        assert (said["path"][0], said["cwd"]) == (str(copy / "src"), str(copy / cwd).removesuffix("/."))
 
 
 SECRETS = {
@@ -106,20 +104,17 @@ def test_the_acme_app_gets_the_stripe_key_and_the_stand_in(
 @pytest.mark.parametrize(
     "key", ["sk_live_4eC39HqLyjWDarjtT1zdp7dc", "rk_live_4eC39Hq", "pk_test_1", "x"]
 )
-@pytest.mark.parametrize("stripe", ["embedded", "test"])
 def test_a_key_that_is_not_of_test_mode_is_refused_before_anything_starts(
-    key: str, stripe: str, watched: Builder, results: Path, monkeypatch: pytest.MonkeyPatch
+    key: str, watched: Builder, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRIPE_API_KEY", key)
     with pytest.raises(InputError, match=r"STRIPE_API_KEY holds") as caught:
-        run_phase("acme", stripe=stripe, mock=True, arms="A0", api=str(watched(ACME)))
+        run_phase("acme", mock=True, arms="A0", api=str(watched(ACME)))
     assert key == "x" or key not in str(caught.value)
     assert not results.exists()
 
 
 def test_an_acme_app_without_its_key_says_so_in_its_last_lines(watched: Builder, results: Path) -> None:
-    from crossmem.errors import CrossmemError
-
     with pytest.raises(CrossmemError, match="STRIPE_API_KEY is not set; it must hold a test-mode key"):
         run_phase("acme", stream="acme_sanity", mock=True, arms="A0", api=str(watched(ACME)))
 
@@ -140,8 +135,6 @@ def test_a_virtual_environment_given_as_a_relative_path_is_the_one_that_runs(
 
 
 def test_the_log_of_a_resumed_run_keeps_what_was_said_before(watched: Builder, results: Path) -> None:
-    from crossmem.errors import CrossmemError
-
     repository = watched(PLAIN, die_at=40)
     with pytest.raises(CrossmemError, match="the last words of this app"):
         run_phase("phase1", mock=True, arms="A0", api=str(repository))
@@ -159,35 +152,30 @@ def test_an_app_that_takes_its_time_is_waited_for(watched: Builder) -> None:
 def test_no_more_servers_run_at_once_than_asked_for(
     watched: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crossmem.upstream import process
+    most, began = 0, process._wait_until_up
 
-    at_once, most = 0, 0
-    ready, end = process._ready, process._end
+    def begun(*given: Any) -> None:
+        nonlocal most
+        began(*given)
+        most = max(most, len(servers(paths.results())))
 
-    def begun(*given: object) -> str:
-        nonlocal at_once, most
-        at_once += 1
-        most = max(most, at_once)
-        return ready(*given)  # type: ignore[arg-type]
-
-    def ended(*given: object) -> None:
-        nonlocal at_once
-        at_once -= 1
-        end(*given)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(process, "_ready", begun)
-    monkeypatch.setattr(process, "_end", ended)
-    run_phase("phase1", mock=True, arms="A0,A1F,A2,LW", api=str(watched(PLAIN)), max_concurrency=2)
+    monkeypatch.setattr(process, "_wait_until_up", begun)
+    run_phase("phase1", mock=True, arms="A0,A1,A2,LW", api=str(watched(PLAIN)), max_concurrency=2)
     assert most == 2
 
 
 def test_a_port_of_the_profile_is_used_by_one_arm_after_the_other(
-    watched: Builder, free_port: int, results: Path
+    watched: Builder, free_port: int, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    repository = watched(PLAIN)
-    toml = PLAIN.toml.replace("[tables]", f"port = {free_port}\n[tables]")
-    repository.with_name("theirs.toml").write_text(toml)
-    played = run_phase("phase1", mock=True, arms="A0,A1F,A2", api=str(repository))
+    urls, began = [], process._wait_until_up
+
+    def begun(served: Any, url: str, *given: Any) -> None:
+        urls.append(url)
+        began(served, url, *given)
+
+    monkeypatch.setattr(process, "_wait_until_up", begun)
+    repository = watched(replace(PLAIN, server=f"port = {free_port}"))
+    played = run_phase("phase1", mock=True, arms="A0,A1,A2", api=str(repository))
     assert played.rows["success"].all()
-    assert {facts(log_of(played, arm))["arguments"][3] for arm in played.arms} == {str(free_port)}
+    assert urls == [f"http://127.0.0.1:{free_port}/healthz"] * 3
     nobody_left(results, within_s=0)

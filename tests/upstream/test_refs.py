@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from running import run_phase, settings_of
 
 from crossmem import study
 from crossmem.analysis import notices
+from crossmem.client import ApiClient
 from crossmem.errors import InputError
 from crossmem.harness.config import diff_source
 from crossmem.harness.results import Run
@@ -23,6 +23,14 @@ from .foreign import ACME, PLAIN, commit, git
 
 def played(api: Path, phase: str = "phase1", **given: object) -> Run:
     return run_phase(phase, **{"mock": True, "arms": "A0", "api": str(api), **given})
+
+
+def opened(phase: str, api: Path) -> Checkout:
+    """Open a checkout for a phase, strictly."""
+    given = {"mock": True, "arms": "A0", "strict_checkout": True, "api": str(api)}
+    _, source = study.check(settings_of(phase, **given))
+    assert isinstance(source, Checkout)
+    return source
 
 
 def notice(of: Run) -> str:
@@ -61,42 +69,18 @@ def test_another_branch_is_an_error_if_asked(watched: Builder, results: Path) ->
     assert not results.exists()
 
 
-def opened(phase: str, **given: Any) -> Checkout:
-    source = study.check(settings_of(phase, **given))[1]
-    assert isinstance(source, Checkout)
-    return source
-
-
-@pytest.mark.parametrize(
-    ("phase", "branch"),
-    [
-        ("phase1", "feature/versionable-tables"),
-        ("phase2", "feature/drift-snapshots-and-table-diff"),
-        ("phase3", "feature/drift-snapshots-and-table-diff"),
-    ],
-)
-def test_each_phase_expects_its_branch(phase: str, branch: str, made: Builder) -> None:
-    given = {"mock": True, "arms": "A0", "strict_checkout": True}
-    right, wrong = made(replace(PLAIN, branch=branch)), made(replace(PLAIN, branch="x"), name="wrong")
-    assert opened(phase, **given, api=str(right))
-    with pytest.raises(InputError, match=f"expected {branch}, but the checkout is at x"):
-        opened(phase, **given, api=str(wrong))
-
-
 def test_acme_expects_its_tag(made: Builder) -> None:
-    given = {"mock": True, "arms": "A0", "strict_checkout": True}
-    bare = replace(ACME, profile=False)
-    tagged, other = made(bare), made(replace(bare, tags=("v0.1.0",)), name="other")
-    assert opened("acme", **given, api=str(tagged))
+    tagged, other = made(ACME), made(replace(ACME, tags=("v0.1.0",)), name="other")
+    assert opened("acme", tagged).warnings == []
     with pytest.raises(InputError, match=r"expected v0\.2\.0, but the checkout is at main"):
-        opened("acme", **given, api=str(other))
+        opened("acme", other)
     git(tagged, "checkout", "-q", "--detach")
-    found = opened("acme", **given, api=str(tagged))
+    found = opened("acme", tagged)
     assert (found.facts.branch, found.facts.tags) == (None, ("v0.2.0",))
 
 
 def test_the_profile_may_expect_another(made: Builder) -> None:
-    plan = replace(PLAIN, profile=True, branch="mine")
+    plan = replace(PLAIN, ref="mine", branch="mine")
     assert played(made(plan), strict_checkout=True).config["api"]["profile"]["ref"] == "mine"
 
 
@@ -129,23 +113,20 @@ def test_uncommitted_changes_are_said_and_change_the_hash(made: Builder) -> None
     assert again.config["api"]["sha256"] == dirty.config["api"]["sha256"]
 
 
-@pytest.mark.parametrize(("diff", "whose"), [(False, "harness"), (True, "server")])
-def test_whose_diffs_they_are_is_said(whose: str, watched: Builder, *, diff: bool) -> None:
-    of = played(watched(replace(PLAIN, diff=diff)), arms="A2D")
+@pytest.mark.parametrize(
+    ("diff", "arms", "whose"),
+    [(False, "A2D", "harness"), (True, "A2D", "server"), (False, "A0,A2", None)],
+)
+def test_whose_diffs_they_are_is_said(
+    arms: str, whose: str | None, watched: Builder, *, diff: bool
+) -> None:
+    of = played(watched(replace(PLAIN, diff=diff)), arms=arms)
     assert diff_source(of) == whose
     said = "Its reload gives no structured diff: what A2D was handed, the harness computed."
-    assert (said in notice(of)) is not diff
-
-
-def test_without_an_arm_that_is_handed_diffs_nothing_is_said_of_them(watched: Builder) -> None:
-    of = played(watched(replace(PLAIN, diff=False)), arms="A0,A2")
-    assert diff_source(of) is None
-    assert "diff" not in notice(of)
+    assert (said in notice(of)) is (whose == "harness")
 
 
 def test_diffs_of_some_tables_only_are_said(watched: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
-    from crossmem.client import ApiClient
-
     reload = ApiClient.reload
     monkeypatch.setattr(
         ApiClient,

@@ -31,7 +31,7 @@ CASES: dict[str, tuple[Plan, str, dict[str, Any], dict[str, int]]] = {
     "phase1, other words, no diffs": (ODD, "phase1", {}, PHASE1),
     "v2, src layout": (SRC, "phase2", {"pattern": "v2"}, V2),
     "v4, app in a package": (PACKAGE, "phase2", {"pattern": "v4"}, V4),
-    "v2, discovered": (PLAIN, "phase2", {"pattern": "v2", "arms": "A2,A2D"}, {"A2": 35, "A2D": 34}),
+    "v2, plain layout": (PLAIN, "phase2", {"pattern": "v2", "arms": "A2,A2D"}, {"A2": 35, "A2D": 34}),
     "acme_sanity": (ACME, "acme", {"stream": "acme_sanity"}, SANITY),
     "acme_m1": (ACME, "acme", {"stream": "acme_m1"}, M1),
 }

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import run_phase
+from running import run_phase, settings_of
 
+from crossmem import study
 from crossmem.errors import CrossmemError, InputError
-from crossmem.upstream import process, tree
+from crossmem.upstream import process
 
 from .conftest import Builder, nobody_left
-from .foreign import ODD, PACKAGE, PLAIN, SRC
+from .foreign import ODD, PACKAGE, PLAIN, SRC, copies
 
 
 def refused(said: str, **given: Any) -> str:
@@ -46,9 +47,11 @@ def test_a_path_that_is_no_folder_is_refused(
     assert not results.exists()
 
 
-def test_an_empty_folder_is_told_what_was_looked_for(tmp_path: Path, results: Path) -> None:
+def test_a_folder_without_a_profile_is_told_what_to_write(tmp_path: Path, results: Path) -> None:
     (tmp_path / "empty").mkdir()
-    refused("cannot tell how to run it. Looked for: a profile", api=str(tmp_path / "empty"))
+    said = refused("empty has no profile: write .*/empty.toml", api=str(tmp_path / "empty"))
+    assert said.endswith(f"`crossmem doctor --api {tmp_path / 'empty'}` checks it")
+    assert not results.exists()
 
 
 START: dict[str, tuple[str, int]] = {
@@ -64,10 +67,11 @@ def test_an_app_that_does_not_start_shows_its_last_lines_and_leaves_nothing(
     said, code = START[trouble]
     how: dict[str, Any] = {trouble: True}
     with pytest.raises(CrossmemError) as caught:
-        run_phase("phase1", mock=True, arms="A0,A1F,A2", api=str(watched(PLAIN, **how)))
+        run_phase("phase1", mock=True, arms="A0,A1,A2", api=str(watched(PLAIN, **how)))
     assert str(caught.value).startswith(f"the API did not start (exit {code}); the last lines of ")
     assert said in str(caught.value)
     assert "resume" not in str(caught.value)
+    assert copies(results) == []
     assert not list(results.glob("*.jsonl"))
     (logs,) = results.glob("*.logs")
     assert any(said in log.read_text() for log in logs.iterdir())  # the others were ended with it
@@ -83,11 +87,11 @@ def test_an_app_that_never_answers_is_given_up(
     ):
         run_phase("phase1", mock=True, arms="A0", api=str(watched(PLAIN, slow=30)))
     nobody_left(results, within_s=0)
-    assert not list(results.glob("*.jsonl"))
+    assert copies(results) == []
 
 
 def test_an_app_whose_name_is_wrong_is_shown_uvicorns_words(made: Builder, results: Path) -> None:
-    repository = made(replace(PLAIN, profile=True))
+    repository = made()
     toml = repository / "upstream.toml"
     toml.write_text(toml.read_text().replace("main:app", "main:application"))
     with pytest.raises(CrossmemError, match='Attribute "application" not found'):
@@ -98,12 +102,12 @@ def test_an_app_whose_name_is_wrong_is_shown_uvicorns_words(made: Builder, resul
 def test_a_wrong_token_variable_stops_the_run_at_the_reload_with_the_status(
     made: Builder, results: Path
 ) -> None:
-    repository = made(replace(PLAIN, profile=True, token_header="X-Other"))
+    repository = made(replace(PLAIN, token_header="X-Other"))
     toml = repository / "upstream.toml"
     toml.write_text(toml.read_text().replace("X-Other", "X-Wrong"))
     with pytest.raises(CrossmemError, match=r"the server did not reload its tables: 403"):
         run_phase("phase1", mock=True, arms="A0", api=str(repository))
-    assert not list(results.with_name("tmp").glob("crossmem-run-*"))
+    assert copies(results) == []
 
 
 def test_a_table_of_another_shape_than_its_snapshot_is_refused(made: Builder, results: Path) -> None:
@@ -140,13 +144,11 @@ def test_a_missing_snapshot_of_the_stream_is_said_before_anything_starts(
 
 
 def test_a_port_that_is_taken_is_said_before_anything_starts(watched: Builder, results: Path) -> None:
-    repository = watched(PLAIN)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        beside = repository.with_name("theirs.toml")
-        beside.write_text(PLAIN.toml.replace("[tables]", f"port = {port}\n[tables]"))
+        repository = watched(replace(PLAIN, server=f"port = {port}"))
         refused(rf"port {port} of the profile is taken", api=str(repository))
     assert not results.exists()
 
@@ -173,32 +175,18 @@ def test_a_python_without_uvicorn_is_said_before_anything_starts(
     assert not results.exists()
 
 
+@pytest.mark.parametrize(("big", "said"), [(600, True), (0, False)])
 def test_a_large_checkout_is_said_before_it_is_copied(
-    watched: Builder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    made: Builder, results: Path, capsys: pytest.CaptureFixture[str], *, big: int, said: bool
 ) -> None:
-    repository = watched(PLAIN)
-    monkeypatch.setattr(tree, "LARGE", 1000)
-    said = []
-    copy = tree.copy
-
-    def seen(*given: Any) -> None:
-        said.append(capsys.readouterr().err)
-        copy(*given)
-
-    monkeypatch.setattr(tree, "copy", seen)
-    run_phase("phase1", mock=True, arms="A0,A2", api=str(repository))
-    assert "theirs holds 0 MB, and 2 private copies are made of it" in said[0]
-    monkeypatch.setattr(tree, "LARGE", 10**9)
-    run_phase("phase1", mock=True, arms="A0", api=str(repository))
-    assert "private copies" not in capsys.readouterr().err
-
-
-def test_a_large_checkout_has_the_size_of_what_is_copied(made: Builder) -> None:
     repository = made()
-    before = tree.size(repository, tree.files(repository, []))
-    (repository / "big.bin").write_bytes(b"\0" * 10**6)
-    (repository / "ignored.secret").write_bytes(b"\0" * 10**6)
-    assert tree.size(repository, tree.files(repository, [])) == before + 10**6
+    for name in ("big.bin", "ignored.secret"):
+        with (repository / name).open("wb") as file:
+            file.truncate(big * 1024**2)  # a hole: it takes no room
+    study.check(settings_of("phase1", mock=True, arms="A0,A2", api=str(repository)))
+    told = "theirs holds 600 MB, and 2 private copies are made of it"
+    assert (told in capsys.readouterr().err) is said
+    assert not results.exists()
 
 
 def test_an_arm_that_reads_versions_is_refused_where_there_are_none(
@@ -268,8 +256,7 @@ def test_a_report_over_a_relative_path_says_whose_api_and_whose_diffs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     watched(replace(ODD, branch="elsewhere", profile=False), name="self-reflective-apis")
-    toml = ODD.toml.replace('ref = "feature/versionable-tables"\n', "")
-    (tmp_path / "self-reflective-apis.toml").write_text(toml)
+    (tmp_path / "self-reflective-apis.toml").write_text(ODD.toml)
     done = report(tmp_path, api="self-reflective-apis", arms="A2,A2D")
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "page.html").read_text()
