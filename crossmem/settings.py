@@ -14,7 +14,7 @@ from crossmem import streams
 from crossmem.agents import models
 from crossmem.agents.cost import Meter
 from crossmem.agents.prompts import HintStyle
-from crossmem.api.stripe_access import KEY_VARIABLE, StripeAccess, stripe_access
+from crossmem.api.payments.access import KEY_VARIABLE, StripeAccess, stripe_access
 from crossmem.domains.base import Keying
 from crossmem.errors import InputError, unknown
 from crossmem.memory.arms import Arm, arms

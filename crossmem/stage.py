@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from crossmem.agents.base import Agent
-    from crossmem.api.stripe_access import StripeAccess
+    from crossmem.api.payments.access import StripeAccess
     from crossmem.memory.arms import Arm
     from crossmem.settings import Parameters
     from crossmem.streams import Stream

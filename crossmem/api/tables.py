@@ -1,4 +1,4 @@
-"""Lookup tables: reading and checking their files, comparing two editions, swapping them whole.
+"""Lookup tables: reading and checking their files, swapping them whole.
 
 What the rows mean is the domains' matter. Two shapes exist: `list` (category -> list of values) and
 `dict` (row key -> value).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
+from crossmem.contract import DictDiff, ListDiff, difference
 from crossmem.errors import CrossmemError
 
 
@@ -24,7 +25,7 @@ class TableError(CrossmemError):
 
 
 @dataclass(frozen=True)
-class Spec:
+class TableSpec:
     """What a domain expects of one table: its name, shape and the type of its rows."""
 
     name: str
@@ -33,7 +34,7 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class Table:
+class ServedTable:
     """One edition of a table as read from its file. Never changed after it was read."""
 
     name: str
@@ -42,25 +43,8 @@ class Table:
     rows: Mapping[str, Any]
 
 
-Tables = Mapping[str, Table]
+ServedTables = Mapping[str, ServedTable]
 """All tables of a domain, by name: what a request is validated against, as one consistent whole."""
-
-
-class ListDiff(BaseModel):
-    """What changed between two editions of a list-shaped table, by category; order is not told."""
-
-    shape: Literal["list"] = "list"
-    added: dict[str, list[str]]
-    removed: dict[str, list[str]]
-
-
-class DictDiff(BaseModel):
-    """The row keys that changed between two editions of a dict-shaped table; no values are told."""
-
-    shape: Literal["dict"] = "dict"
-    added: list[str]
-    removed: list[str]
-    changed: list[str]
 
 
 class TableChange(BaseModel):
@@ -80,7 +64,7 @@ class _TableFile(BaseModel):
     rows: dict[str, JsonValue]
 
 
-def read_table(path: Path, spec: Spec) -> Table:
+def read_table(path: Path, spec: TableSpec) -> ServedTable:
     """Read one table file `{"table", "version", "rows"}`.
 
     Raises TableError, which names the file but not the folder: the message goes out over HTTP.
@@ -96,24 +80,18 @@ def read_table(path: Path, spec: Spec) -> Table:
         raise TableError(f"{path.name}: not a JSON document ({error})") from None
     if content.table != spec.name:
         raise TableError(f"{path.name}: holds table {content.table!r}, not {spec.name!r}")
-    return Table(spec.name, spec.shape, content.version, rows)
+    return ServedTable(spec.name, spec.shape, content.version, rows)
 
 
-def read_tables(folder: Path, specs: tuple[Spec, ...]) -> Tables:
+def read_tables(folder: Path, specs: tuple[TableSpec, ...]) -> ServedTables:
     """Read every table of `specs` from `folder`, or raise TableError for the first bad one."""
     read = {spec.name: read_table(folder / f"{spec.name}.json", spec) for spec in specs}
     return MappingProxyType(read)
 
 
-def diff(old: Table, new: Table) -> ListDiff | DictDiff:
-    """Return what changed in the rows from `old` to `new`, two editions of one table."""
-    if new.shape == "list":
-        return ListDiff(added=_gained(old.rows, new.rows), removed=_gained(new.rows, old.rows))
-    return DictDiff(
-        added=[key for key in new.rows if key not in old.rows],
-        removed=[key for key in old.rows if key not in new.rows],
-        changed=[key for key in new.rows if key in old.rows and old.rows[key] != new.rows[key]],
-    )
+def versions_of(tables: ServedTables, names: Iterable[str]) -> dict[str, str]:
+    """Return the version of each table in `names`, as an answer stamps them."""
+    return {name: tables[name].version for name in names}
 
 
 class TableStore:
@@ -123,14 +101,14 @@ class TableStore:
     request that holds on to what it got is judged by one consistent edition from start to end.
     """
 
-    def __init__(self, folder: Path, specs: tuple[Spec, ...]) -> None:
+    def __init__(self, folder: Path, specs: tuple[TableSpec, ...]) -> None:
         self._folder = folder
         self._specs = specs
         self._reloading = threading.Lock()
         self._tables = read_tables(folder, specs)
 
     @property
-    def tables(self) -> Tables:
+    def tables(self) -> ServedTables:
         """The tables in force now."""
         return self._tables
 
@@ -146,18 +124,13 @@ class TableStore:
         return [_change(old[name], new[name]) for name in new if old[name] != new[name]]
 
 
-def _change(old: Table, new: Table) -> TableChange:
+def _change(old: ServedTable, new: ServedTable) -> TableChange:
     return TableChange(
-        table=new.name, from_version=old.version, to_version=new.version, diff=diff(old, new)
+        table=new.name,
+        from_version=old.version,
+        to_version=new.version,
+        diff=difference(old.rows, new.rows, new.shape),
     )
-
-
-def _gained(old: Mapping[str, list[str]], new: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    gained = {
-        category: [value for value in values if value not in old.get(category, ())]
-        for category, values in new.items()
-    }
-    return {category: values for category, values in gained.items() if values}
 
 
 def _first(error: ValidationError) -> str:

@@ -10,9 +10,10 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from crossmem.contract import DictDiff, Json, ListDiff, TableDiff
+from crossmem import contract
+from crossmem.contract import Json, TableDiff
 from crossmem.errors import CrossmemError, InputError, unknown
 from crossmem.paths import whole
 
@@ -168,20 +169,7 @@ def private_copy(source: Path, folder: Path, companions: Companions = no_compani
 
 def difference(old: Table, new: Table) -> TableDiff:
     """Return what changed between two states of a table, marked as computed by the harness."""
-    diff: ListDiff | DictDiff
-    if all(isinstance(value, list) for value in [*old.rows.values(), *new.rows.values()]):
-        diff = ListDiff(
-            shape="list", added=_more(new.rows, old.rows), removed=_more(old.rows, new.rows)
-        )
-    else:
-        diff = DictDiff(
-            shape="dict",
-            added=sorted(new.rows.keys() - old.rows.keys()),
-            removed=sorted(old.rows.keys() - new.rows.keys()),
-            changed=sorted(
-                key for key in old.rows.keys() & new.rows.keys() if old.rows[key] != new.rows[key]
-            ),
-        )
+    diff = contract.difference(old.rows, new.rows)
     return TableDiff(
         table=new.name, from_version=old.version, to_version=new.version, diff=diff, source="harness"
     )
@@ -189,15 +177,6 @@ def difference(old: Table, new: Table) -> TableDiff:
 
 def _complete(told: TableDiff) -> bool:
     return told.diff is not None and None not in {told.from_version, told.to_version}
-
-
-def _more(rows: Mapping[str, Any], than: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return per category the values that `rows` has and `than` has not."""
-    found = {
-        category: [value for value in values if value not in than.get(category, [])]
-        for category, values in rows.items()
-    }
-    return {category: values for category, values in found.items() if values}
 
 
 def read_table(path: Path) -> Table:

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from crossmem import paths
 from crossmem.api import tables_of
-from crossmem.api.stripe_access import KEY_VARIABLE
+from crossmem.api.payments.access import KEY_VARIABLE
 from crossmem.client import ApiClient
 from crossmem.domains import domain
 from crossmem.errors import CrossmemError, InputError

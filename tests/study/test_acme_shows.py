@@ -19,8 +19,8 @@ import pytest
 from crossmem import streams
 from crossmem.analysis import metrics
 from crossmem.api import tables_of
-from crossmem.api.stripe_access import BASE_VARIABLE, KEY_VARIABLE
-from crossmem.api.stripe_emulator import emulating
+from crossmem.api.payments.access import BASE_VARIABLE, KEY_VARIABLE
+from crossmem.api.payments.emulator import emulating
 from crossmem.errors import InputError
 from crossmem.run.results import load
 from crossmem.run.table_files import read_table

@@ -1,14 +1,15 @@
-"""The Acme billing domain: its two endpoints, which forward what policy accepts to Stripe."""
+"""The two endpoints of Acme billing, which forward what policy accepts to Stripe."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
-from crossmem.api.acme_requests import (
+from crossmem.api.acme.requests import (
     Charged,
     ChargeRequest,
     Payment,
@@ -16,26 +17,25 @@ from crossmem.api.acme_requests import (
     RefundMade,
     RefundRequest,
 )
-from crossmem.api.acme_rules import SPECS, judge_charge, judge_refund
-from crossmem.api.domain import Domain
+from crossmem.api.acme.rules import judge_charge, judge_refund
 from crossmem.api.problem import (
     FinalRefusal,
     PaymentProblem,
+    PolicyVerdict,
     Problem,
+    ProblemResponse,
     Refusal,
-    Verdict,
-    payment_problem,
     refused,
 )
-from crossmem.api.tables import Tables, TableStore
+from crossmem.api.tables import ServedTables, TableStore, versions_of
 
 if TYPE_CHECKING:
-    from crossmem.api.payments import Payments
+    from crossmem.api.payments.payments import Payments
 
-Asked = TypeVar("Asked")
-Answer = TypeVar("Answer")
+_Request = TypeVar("_Request")
+_Answer = TypeVar("_Answer")
 
-Key = Annotated[
+IdempotencyKey = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
@@ -68,7 +68,7 @@ def routes(store: TableStore, payments: Payments | None) -> APIRouter:
 
     # Not `async`: while Stripe takes its time, the server answers others.
     @router.post("/billing/charges", response_model=Charged, responses=RESPONSES)
-    def charge(body: ChargeRequest, idempotency_key: Key = None) -> Charged | Response:
+    def charge(body: ChargeRequest, idempotency_key: IdempotencyKey = None) -> Charged | Response:
         """Charge a customer for a plan. What policy accepts is paid through Stripe at once."""
 
         def pay(through: Payments, versions: dict[str, str]) -> Charged:
@@ -76,24 +76,20 @@ def routes(store: TableStore, payments: Payments | None) -> APIRouter:
             intent = through.charge(
                 body.amount, body.currency, body.payment_method, details, idempotency_key
             )
+            asked = body.model_dump(exclude={"amount", "currency", "payment_method", "csm_code"})
             paid = Payment(
                 payment_intent=intent.id,
                 status=intent.status,
                 amount=intent.amount,
                 currency=intent.currency,
-                customer=body.customer,
-                plan_id=body.plan_id,
-                tier=body.tier,
-                billing_interval=body.billing_interval,
-                seats=body.seats,
-                promo_codes=body.promo_codes,
+                **asked,
             )
             return Charged(result=paid, table_versions=versions)
 
         return _handled(body, store.tables, judge_charge, payments, pay)
 
     @router.post("/billing/refunds", response_model=RefundMade, responses=RESPONSES)
-    def refund(body: RefundRequest, idempotency_key: Key = None) -> RefundMade | Response:
+    def refund(body: RefundRequest, idempotency_key: IdempotencyKey = None) -> RefundMade | Response:
         """Refund a charge, in part or in full."""
 
         def pay(through: Payments, versions: dict[str, str]) -> RefundMade:
@@ -114,52 +110,23 @@ def routes(store: TableStore, payments: Payments | None) -> APIRouter:
 
 
 def _handled(
-    body: Asked,
-    tables: Tables,
-    judge: Callable[[Asked, Tables], Verdict],
+    body: _Request,
+    tables: ServedTables,
+    judge: Callable[[_Request, ServedTables], PolicyVerdict],
     payments: Payments | None,
-    pay: Callable[[Payments, dict[str, str]], Answer],
-) -> Answer | Response:
-    """Judge a request, pay if policy accepts it, and say what happened."""
+    pay: Callable[[Payments, dict[str, str]], _Answer],
+) -> _Answer | Response:
+    """Judge a request, pay if policy accepts it, and answer with what happened."""
     verdict = judge(body, tables)
-    versions = {name: tables[name].version for name in verdict.consulted}
+    versions = versions_of(tables, verdict.consulted)
     if not verdict.accepted:
         return refused(verdict, versions)
     if payments is None:
         raise RuntimeError("this server was made without payments")
-    from crossmem.api.payments import PaymentError
+    from crossmem.api.payments.payments import PaymentError  # loads stripe-python, which takes long
 
     try:
         return pay(payments, versions)
     except PaymentError as error:
-        said = PaymentProblem(
-            title=error.title,
-            status=error.status,
-            detail=error.detail,
-            code=error.code,
-            decline_code=error.decline_code,
-            table_versions=versions,
-        )
-        return payment_problem(said)
-
-
-EXAMPLE = {
-    "customer": "Fernhill Optics",
-    "plan_id": "scale",
-    "tier": "enterprise",
-    "billing_interval": "monthly",
-    "seats": 40,
-    "amount": 480000,
-    "currency": "usd",
-    "payment_method": "pm_card_mastercard_prepaid",
-    "promo_codes": [],
-}
-
-DOMAIN = Domain(
-    name="acme",
-    title="Acme billing",
-    tables=SPECS,
-    routes=routes,
-    example=("/billing/charges", EXAMPLE),
-    takes_payments=True,
-)
+        content = PaymentProblem(**asdict(error), table_versions=versions)
+        return ProblemResponse(content.model_dump(exclude_none=True), error.status)
