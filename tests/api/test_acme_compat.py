@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import stripe
 
-from crossmem.api.payments import Payments
-from crossmem.api.stripe_emulator import emulating
+from crossmem.api.payments.emulator import emulating
+from crossmem.api.payments.payments import Payments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

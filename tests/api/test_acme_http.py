@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from crossmem.api import tables_of
-from crossmem.api.cards import CARDS
+from crossmem.api.payments.access import StripeAccess
+from crossmem.api.payments.cards import CARDS
 from crossmem.api.server import serving
-from crossmem.api.stripe_access import StripeAccess
 
 from .acme import (
     CHARGES,

@@ -8,9 +8,9 @@ import sys
 import pytest
 import stripe
 
-from crossmem.api.payments import Payments
-from crossmem.api.stripe_access import StripeAccess, stripe_access
-from crossmem.api.stripe_emulator import emulating
+from crossmem.api.payments.access import StripeAccess, stripe_access
+from crossmem.api.payments.emulator import emulating
+from crossmem.api.payments.payments import Payments
 from crossmem.errors import InputError
 
 SECRET = "abcDEF123"
@@ -108,7 +108,7 @@ def test_stripe_python_reports_nothing_and_writes_nothing_at_home() -> None:
 
 def test_asking_for_access_loads_neither_stripe_nor_a_web_framework() -> None:
     code = (
-        "import sys; from crossmem.api.stripe_access import stripe_access; "
+        "import sys; from crossmem.api.payments.access import stripe_access; "
         "stripe_access('embedded'); "
         "sys.exit(bool({'stripe', 'fastapi', 'httpx', 'pydantic'} & set(sys.modules)))"
     )

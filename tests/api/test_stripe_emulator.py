@@ -8,12 +8,12 @@ import httpx
 import pytest
 import stripe
 
-from crossmem.api.payments import Payments
+from crossmem.api.payments.payments import Payments
 
 from .stripe_calls import create, refund_of, refused, told
 
 if TYPE_CHECKING:
-    from crossmem.api.stripe_access import StripeAccess
+    from crossmem.api.payments.access import StripeAccess
 
 DECLINED = {
     "pm_card_visa_chargeDeclined": ("card_declined", "generic_decline", None),

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import stripe
 
-from crossmem.api.payments import Payments
-from crossmem.api.stripe_emulator import emulating
+from crossmem.api.payments.emulator import emulating
+from crossmem.api.payments.payments import Payments
 
 from .stripe_calls import create, refund_of, refused, told
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from fastapi import FastAPI, Response
 
-from crossmem.api.background import AppThread
+from crossmem.api.app_thread import AppThread
+from crossmem.api.payments.access import StripeAccess
 from crossmem.api.server import serving
-from crossmem.api.stripe_access import StripeAccess
 
 from .acme import CHARGES, FUNDING, charge, copied
 from .helpers import client_of
