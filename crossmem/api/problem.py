@@ -174,6 +174,10 @@ class PolicyVerdict:
         """Whether no rule is broken."""
         return not self.violations and not self.final
 
+    def add(self, violation: Violation) -> None:
+        """Note a broken rule."""
+        self.violations.append(violation)
+
     def consult(self, table: str) -> None:
         """Note that a rule looked at `table`, passed or not."""
         if table not in self.consulted:

@@ -126,7 +126,7 @@ def _celiac(request: ConvertRequest, brands: Mapping[str, list[str]], verdict: P
         if _fold(item.brand or "") not in map(_fold, certified):
             rule = "must carry a brand certified for celiac diets."
             broken = _violation(index, item, "brand", rule, certified[0])
-            verdict.violations.append(replace(broken, action="USE_SPECIFIC_BRAND", table=BRANDS))
+            verdict.add(replace(broken, action="USE_SPECIFIC_BRAND", table=BRANDS))
 
 
 def _incompatible(request: ConvertRequest, rows: Mapping[str, str], verdict: PolicyVerdict) -> None:
@@ -144,9 +144,7 @@ def _incompatible(request: ConvertRequest, rows: Mapping[str, str], verdict: Pol
         if (wanted := replacements.get(_fold(item.name))) is not None:
             rule = "is not compatible with the cuisine asked for."
             broken = _violation(index, item, "name", rule, wanted)
-            verdict.violations.append(
-                replace(broken, action="REPLACE_INCOMPATIBLE_INGREDIENT", table=PAIRS)
-            )
+            verdict.add(replace(broken, action="REPLACE_INCOMPATIBLE_INGREDIENT", table=PAIRS))
 
 
 def _scaling(request: ConvertRequest, verdict: PolicyVerdict) -> None:
@@ -161,7 +159,7 @@ def _scaling(request: ConvertRequest, verdict: PolicyVerdict) -> None:
         wanted = _hundredths(_exact(item.base_amount) * ratio)
         if _hundredths(_exact(item.amount)) != wanted:
             rule = "must be scaled exactly to the servings asked for."
-            verdict.violations.append(_violation(index, item, "amount", rule, wanted / 100))
+            verdict.add(_violation(index, item, "amount", rule, wanted / 100))
 
 
 def _violation(index: int, item: Ingredient, field: str, rule: str, suggested: Value) -> Violation:

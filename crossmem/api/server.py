@@ -81,21 +81,18 @@ def serve(domain: str, port: int, tables: Path) -> None:
 def _greeting(server: ApiServer, tables: Path) -> str:
     second = (path for name in ("2.0.0", "v2") for path in tables.glob(f"*.snapshots/{name}.json"))
     drifting = min(second, default=None)
-    lines = [
-        f"serving      {server.url}",
-        f"described    {server.url}/openapi.json",
-        f"tables       {tables}",
-        f"admin token  {server.admin_token}",
-        "",
-        "Swap a table file, then have it read:",
-        "",
-    ]
+    copy = ""
     if drifting is not None:
         table = drifting.parent.name.removesuffix(".snapshots")
-        lines.append("  " + shlex.join(["cp", str(drifting), str(tables / f"{table}.json")]))
-    lines += [
-        f"  curl -X POST -H 'X-Admin-Token: {server.admin_token}' {server.url}/admin/reload",
-        "",
-        "Ctrl-C stops it.",
-    ]
-    return "\n".join(lines)
+        copy = f"  {shlex.join(['cp', str(drifting), str(tables / f'{table}.json')])}\n"
+    return f"""\
+serving      {server.url}
+described    {server.url}/openapi.json
+tables       {tables}
+admin token  {server.admin_token}
+
+Swap a table file, then have it read:
+
+{copy}  curl -X POST -H 'X-Admin-Token: {server.admin_token}' {server.url}/admin/reload
+
+Ctrl-C stops it."""

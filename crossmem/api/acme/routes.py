@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
+from pydantic import BaseModel
 
 from crossmem.api.acme.requests import (
     Charged,
@@ -31,9 +32,6 @@ from crossmem.api.tables import ServedTables, TableStore, versions_of
 
 if TYPE_CHECKING:
     from crossmem.api.payments.payments import Payments
-
-_Request = TypeVar("_Request")
-_Answer = TypeVar("_Answer")
 
 IdempotencyKey = Annotated[
     str | None,
@@ -68,7 +66,7 @@ def routes(store: TableStore, payments: Payments | None) -> APIRouter:
 
     # Not `async`: while Stripe takes its time, the server answers others.
     @router.post("/billing/charges", response_model=Charged, responses=RESPONSES)
-    def charge(body: ChargeRequest, idempotency_key: IdempotencyKey = None) -> Charged | Response:
+    def charge(body: ChargeRequest, idempotency_key: IdempotencyKey = None) -> object:
         """Charge a customer for a plan. What policy accepts is paid through Stripe at once."""
 
         def pay(through: Payments, versions: dict[str, str]) -> Charged:
@@ -86,10 +84,11 @@ def routes(store: TableStore, payments: Payments | None) -> APIRouter:
             )
             return Charged(result=paid, table_versions=versions)
 
-        return _handled(body, store.tables, judge_charge, payments, pay)
+        tables = store.tables
+        return _handled(judge_charge(body, tables), tables, payments, pay)
 
     @router.post("/billing/refunds", response_model=RefundMade, responses=RESPONSES)
-    def refund(body: RefundRequest, idempotency_key: IdempotencyKey = None) -> RefundMade | Response:
+    def refund(body: RefundRequest, idempotency_key: IdempotencyKey = None) -> object:
         """Refund a charge, in part or in full."""
 
         def pay(through: Payments, versions: dict[str, str]) -> RefundMade:
@@ -104,20 +103,19 @@ def routes(store: TableStore, payments: Payments | None) -> APIRouter:
             )
             return RefundMade(result=result, table_versions=versions)
 
-        return _handled(body, store.tables, judge_refund, payments, pay)
+        tables = store.tables
+        return _handled(judge_refund(body, tables), tables, payments, pay)
 
     return router
 
 
 def _handled(
-    body: _Request,
+    verdict: PolicyVerdict,
     tables: ServedTables,
-    judge: Callable[[_Request, ServedTables], PolicyVerdict],
     payments: Payments | None,
-    pay: Callable[[Payments, dict[str, str]], _Answer],
-) -> _Answer | Response:
-    """Judge a request, pay if policy accepts it, and answer with what happened."""
-    verdict = judge(body, tables)
+    pay: Callable[[Payments, dict[str, str]], BaseModel],
+) -> BaseModel | Response:
+    """Refuse what policy does not accept; else pay, and answer with what happened."""
     versions = versions_of(tables, verdict.consulted)
     if not verdict.accepted:
         return refused(verdict, versions)

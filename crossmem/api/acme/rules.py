@@ -120,7 +120,7 @@ def _funding(request: ChargeRequest, tables: ServedTables, verdict: PolicyVerdic
     sent = request.payment_method
     if sent not in CARDS or CARDS[sent].funding not in row.accepts:
         subject, rule = ("Payment method", sent), "does not have a funding type that this tier accepts."
-        verdict.violations.append(Violation(subject, rule, "/payment_method", sent, row.use, FUNDING))
+        verdict.add(Violation(subject, rule, "/payment_method", sent, row.use, FUNDING))
 
 
 def _enterprise(request: ChargeRequest, tables: ServedTables, verdict: PolicyVerdict) -> None:
@@ -133,15 +133,11 @@ def _enterprise(request: ChargeRequest, tables: ServedTables, verdict: PolicyVer
     if sent != wanted:
         rule = "is not the one in the terms of this tier."
         subject: tuple[str, str] = ("Billing interval", sent)
-        verdict.violations.append(
-            Violation(subject, rule, "/billing_interval", sent, wanted, ENTERPRISE)
-        )
+        verdict.add(Violation(subject, rule, "/billing_interval", sent, wanted, ENTERPRISE))
     if request.seats < terms.seats:
         rule = "is under the least in the terms of this tier."
         subject = ("The number of seats", "")
-        verdict.violations.append(
-            Violation(subject, rule, "/seats", request.seats, terms.seats, ENTERPRISE)
-        )
+        verdict.add(Violation(subject, rule, "/seats", request.seats, terms.seats, ENTERPRISE))
 
 
 def _promo(request: ChargeRequest, tables: ServedTables, verdict: PolicyVerdict) -> None:
@@ -159,7 +155,7 @@ def _promo(request: ChargeRequest, tables: ServedTables, verdict: PolicyVerdict)
     wrong = next((code for code in sent if not _eligible(code, request.plan_id, rows)), None)
     subject = ("Promo codes", "") if wrong is None else ("Promo code", wrong)
     rule = "cannot be combined like this." if wrong is None else "is not eligible for this plan."
-    verdict.violations.append(Violation(subject, rule, "/promo_codes", sent, mended, PROMO))
+    verdict.add(Violation(subject, rule, "/promo_codes", sent, mended, PROMO))
 
 
 def _mended(sent: list[str], plan: PlanId, rows: Mapping[str, PromoRow]) -> list[str]:
@@ -203,7 +199,7 @@ def _csm(request: ChargeRequest, tables: ServedTables, verdict: PolicyVerdict) -
     verdict.consult(CSM)
     if sent != wanted:
         rule = "needs the code of its customer success manager."
-        verdict.violations.append(Violation(("Plan", plan), rule, "/csm_code", sent, wanted, CSM))
+        verdict.add(Violation(("Plan", plan), rule, "/csm_code", sent, wanted, CSM))
         return
     verdict.consult(PROMO)
     if not _eligible(wanted, plan, tables[PROMO].rows):
@@ -224,10 +220,10 @@ def judge_refund(request: RefundRequest, tables: ServedTables) -> PolicyVerdict:
             verdict.final.append("The reason is none that a refund may have.")
         else:
             rule = "is not in the words of the payment provider."
-            verdict.violations.append(Violation(("Reason", sent), rule, "/reason", sent, known, REFUND))
+            verdict.add(Violation(("Reason", sent), rule, "/reason", sent, known, REFUND))
     if request.amount > terms.max_amount:
         rule, place = "is over the limit of a refund.", "/amount"
         over = Violation(("The amount", ""), rule, place, request.amount, terms.max_amount, REFUND)
         # A smaller refund must not be raised to the limit.
-        verdict.violations.append(replace(over, lasting=False))
+        verdict.add(replace(over, lasting=False))
     return verdict

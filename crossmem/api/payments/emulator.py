@@ -13,6 +13,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -52,25 +53,19 @@ class _Emulator:
         self._accounts: dict[str, Account] = {}
         self._replies: dict[tuple[str, str], _Reply] = {}
 
-    def reading(self, read: _Action) -> Callable[..., Any]:
-        async def answer(request: Request) -> Response:
-            call = Call(request.path_params, dict(parse_qsl(request.url.query)), "")
-            return JSONResponse(read(self._account(request), call), headers=_headers())
+    async def read(self, read: _Action, request: Request) -> Response:
+        call = Call(request.path_params, dict(parse_qsl(request.url.query)), "")
+        return JSONResponse(read(self._account(request), call), headers=_headers())
 
-        return answer
-
-    def acting(self, act: _Action) -> Callable[..., Any]:
-        async def answer(request: Request) -> Response:
-            account = self._account(request)
-            form = dict(parse_qsl((await request.body()).decode(), keep_blank_values=True))
-            key = request.headers.get("idempotency-key", "")
-            call = Call(request.path_params, form, _seed(key))
-            if key:
-                return await self._once(act, account, call, request, key)
-            await asyncio.sleep(self._latency_s)
-            return JSONResponse(act(account, call), headers=_headers())
-
-        return answer
+    async def act(self, act: _Action, request: Request) -> Response:
+        account = self._account(request)
+        form = dict(parse_qsl((await request.body()).decode(), keep_blank_values=True))
+        key = request.headers.get("idempotency-key", "")
+        call = Call(request.path_params, form, _seed(key))
+        if key:
+            return await self._once(act, account, call, request, key)
+        await asyncio.sleep(self._latency_s)
+        return JSONResponse(act(account, call), headers=_headers())
 
     def _account(self, request: Request) -> Account:
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
@@ -116,9 +111,9 @@ def create_emulator(latency_s: float = 0.0) -> FastAPI:
         "/v1/payment_intents/{id}/confirm": objects.confirm_intent,
         "/v1/refunds": objects.create_refund,
     }.items():
-        app.add_api_route(path, of.acting(act), methods=["POST"])
-    app.add_api_route("/v1/payment_intents/{id}", of.reading(objects.read_intent))
-    app.add_api_route("/v1/refunds/{id}", of.reading(objects.read_refund))
+        app.add_api_route(path, partial(of.act, act), methods=["POST"])
+    app.add_api_route("/v1/payment_intents/{id}", partial(of.read, objects.read_intent))
+    app.add_api_route("/v1/refunds/{id}", partial(of.read, objects.read_refund))
 
     @app.exception_handler(EmulatedError)
     async def refused(_request: Request, refusal: EmulatedError) -> Response:

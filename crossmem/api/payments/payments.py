@@ -83,12 +83,7 @@ class Payments:
         self._transport.close()
 
     def charge(
-        self,
-        amount: int,
-        currency: str,
-        payment_method: str,
-        metadata: dict[str, str],
-        key: str | None,
+        self, amount: int, currency: str, payment_method: str, metadata: dict[str, str], key: str | None
     ) -> stripe.PaymentIntent:
         """Create and confirm a PaymentIntent over `amount` minor units.
 
