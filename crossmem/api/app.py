@@ -181,12 +181,8 @@ def _add_errors(app: FastAPI) -> None:
     async def failure(_request: Request, _error: Exception) -> Response:
         # The traceback goes to uvicorn's log, never into a body. uvicorn then hangs up, so say so:
         # a client must not send its next request on this connection.
-        return problem(
-            500,
-            "Internal Server Error",
-            "The server failed on this request.",
-            headers={"Connection": "close"},
-        )
+        title, detail = "Internal Server Error", "The server failed on this request."
+        return problem(500, title, detail, headers={"Connection": "close"})
 
 
 def _field_error(found: Mapping[str, Any]) -> FieldError:

@@ -66,7 +66,7 @@ def client(live: dict[str, ApiServer], domain: str) -> Iterator[httpx.Client]:
 
 def policy_judges_well_formed_requests_only(
     _ctx: CheckContext, response: Response, case: Case[Any]
-) -> bool | None:
+) -> None:
     """A refused request shows table versions if and only if it was on the schema, feedback likewise."""
     judging = case.path in (CHARGES, REFUNDS, CONVERT) and case.method == "POST"
     if judging and response.status_code == 422:
@@ -75,12 +75,12 @@ def policy_judges_well_formed_requests_only(
         on_schema = case.meta.generation.mode.is_positive
         assert ("table_versions" in content) == on_schema
         assert case.path != CONVERT or ("recovery_feedback" in content) == on_schema
-    return None
 
 
 def check(case: Case[Any], server: ApiServer) -> None:
-    checks = [policy_judges_well_formed_requests_only]
-    case.call_and_validate(base_url=server.url, additional_checks=checks)
+    case.call_and_validate(
+        base_url=server.url, additional_checks=[policy_judges_well_formed_requests_only]
+    )
 
 
 @recipe_schema.parametrize()

@@ -20,7 +20,7 @@ from crossmem.api.server import ApiServer, serve, serving
 from crossmem.errors import CrossmemError, InputError
 
 from .acme import CHARGES, charge
-from .helpers import BRANDS, CONVERT, celiac, client_of, item, reload, served, swap
+from .helpers import BRANDS, CONVERT, body, celiac, client_of, item, reload, served, swap
 
 
 def refuses_connections(server: ApiServer) -> bool:
@@ -53,10 +53,14 @@ def test_a_server_stops_on_an_exception_with_a_connection_open(tables: Path) -> 
     assert refuses_connections(server)
 
 
-def test_stopping_leaves_no_thread_behind(tables: Path) -> None:
+@pytest.mark.parametrize(
+    ("domain", "path", "request_"),
+    [("recipe", CONVERT, body()), ("acme", CHARGES, charge())],
+)
+def test_stopping_leaves_no_thread_behind(domain: str, path: str, request_: dict[str, Any]) -> None:
     before = set(threading.enumerate())
-    with serving("recipe", tables) as server, client_of(server) as client:
-        reload(client)
+    with serving(domain, tables_of(domain)) as server, client_of(server) as client:
+        client.post(path, json=request_).raise_for_status()
         assert all(thread.daemon for thread in set(threading.enumerate()) - before)
     left = set(threading.enumerate()) - before
     for thread in left:
@@ -82,14 +86,14 @@ def test_two_servers_share_nothing(tables: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("domain", "path", "body"),
+    ("domain", "path", "request_"),
     [
         ("recipe", CONVERT, celiac(item("flour"))),
         ("acme", CHARGES, charge(plan_id="partner")),
     ],
 )
 def test_a_first_request_leaves_the_filters_of_warnings_alone(
-    domain: str, path: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    domain: str, path: str, request_: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They belong to the process: two servers that build routes at once undo each other's filters."""
 
@@ -102,7 +106,7 @@ def test_a_first_request_leaves_the_filters_of_warnings_alone(
         monkeypatch.context() as patch,
     ):
         patch.setattr(warnings, "catch_warnings", touched)
-        answer = client.post(path, json=body)
+        answer = client.post(path, json=request_)
     assert answer.status_code == 422
 
 

@@ -92,12 +92,10 @@ def _as_terms(model: type[BaseModel]) -> TypeAdapter[Any]:
     return TypeAdapter(Annotated[dict[str, JsonValue], AfterValidator(check)])
 
 
+EveryTier = Annotated[dict[Tier, FundingRow], Field(min_length=len(get_args(Tier)))]
+
 SPECS = (
-    TableSpec(
-        FUNDING,
-        "dict",
-        TypeAdapter(Annotated[dict[Tier, FundingRow], Field(min_length=len(get_args(Tier)))]),
-    ),
+    TableSpec(FUNDING, "dict", TypeAdapter(EveryTier)),
     TableSpec(ENTERPRISE, "dict", _as_terms(EnterpriseTerms)),
     TableSpec(PROMO, "dict", TypeAdapter(dict[Text, PromoRow])),
     TableSpec(CSM, "dict", TypeAdapter(dict[PlanId, Text])),
