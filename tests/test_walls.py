@@ -60,7 +60,6 @@ def test_the_package_keeps_every_wall(copy: Path) -> None:
         ("crossmem.run.table_files", "crossmem.api", CLIENT),
         ("crossmem.run.episode", "crossmem.api", CLIENT),
         ("crossmem.memory", "crossmem.api", CLIENT),
-        ("crossmem.api", "crossmem.contract", SERVER),
         ("crossmem.api", "crossmem.memory", SERVER),
         ("crossmem.domains", "crossmem.api", CORE),
         ("crossmem.run.episode", "crossmem.analysis.figures", CORE),

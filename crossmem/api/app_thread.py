@@ -124,16 +124,13 @@ class AppThread:
 
 
 def _bound_socket(port: int) -> socket.socket:
-    # asyncio turns Nagle's algorithm off only for sockets that say IPPROTO_TCP: 45 ms a request.
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    if os.name == "posix":
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if not 0 <= port <= 65535:
+        raise InputError(f"port {port} cannot be used: must be 0-65535")
     try:
-        bound.bind((HOST, port))
-        # A port that another server bound at the same moment shows here, not later in the thread.
-        bound.listen()
-    except (OSError, OverflowError) as error:
-        bound.close()
-        reason = error.strerror if isinstance(error, OSError) else "must be 0-65535"
+        # It listens: a port that another server bound at the same moment shows here, not in the thread.
+        bound = socket.create_server((HOST, port))
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
         raise InputError(f"port {port} cannot be used: {reason}") from None
-    return bound
+    # asyncio turns Nagle's algorithm off only for sockets that say IPPROTO_TCP: 45 ms a request.
+    return socket.socket(bound.family, bound.type, socket.IPPROTO_TCP, bound.detach())

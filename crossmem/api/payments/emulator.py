@@ -28,6 +28,7 @@ from crossmem.api.payments.calls import Call, EmulatedError
 from crossmem.api.payments.objects import Account, Object
 
 LONGEST_KEY = 255
+NOT_YET: tuple[int, Object] = (0, {})
 
 _Action = Callable[[Account, Call], Object]
 
@@ -36,13 +37,23 @@ def _request_id() -> str:
     return f"req_{secrets.token_hex(7)}"
 
 
+def _headers() -> dict[str, str]:
+    return {"Request-Id": _request_id()}
+
+
 @dataclass
 class _Reply:
     """What a request under an idempotency key was, and its answer once there is one."""
 
     request: tuple[Any, ...]
     request_id: str = field(default_factory=_request_id)
-    answer: tuple[int, Object] | None = None
+    answer: tuple[int, Object] = NOT_YET
+
+    def response(self, key: str, request_id: str) -> Response:
+        """Return the answer to the request `request_id`, the first one or one that came again."""
+        status, content = self.answer
+        headers = {"Idempotency-Key": key, "Original-Request": self.request_id}
+        return JSONResponse(content, status, {"Request-Id": request_id, **headers})
 
 
 class _Emulator:
@@ -97,9 +108,9 @@ class _Emulator:
                 raise
             reply.answer = refusal.status, {"error": refusal.error}
         finally:
-            if reply.answer is None:
+            if reply.answer == NOT_YET:
                 del self._replies[place]
-        return _answered(reply.answer, key, reply.request_id, reply.request_id)
+        return reply.response(key, reply.request_id)
 
 
 def create_emulator(latency_s: float = 0.0) -> FastAPI:
@@ -146,7 +157,7 @@ def _replayed(reply: _Reply, asked: tuple[Any, ...], key: str) -> Response:
             "request.",
             type="idempotency_error",
         )
-    if reply.answer is None:
+    if reply.answer == NOT_YET:
         raise EmulatedError(
             "There is currently another in-progress request using this Idempotent Key (that probably "
             "means you submitted twice, and the other request is still going through): "
@@ -154,19 +165,9 @@ def _replayed(reply: _Reply, asked: tuple[Any, ...], key: str) -> Response:
             "idempotency_key_in_use",
             status=409,
         )
-    response = _answered(reply.answer, key, _request_id(), reply.request_id)
+    response = reply.response(key, _request_id())
     response.headers["Idempotent-Replayed"] = "true"
     return response
-
-
-def _answered(answer: tuple[int, Object], key: str, request_id: str, first: str) -> Response:
-    status, content = answer
-    headers = {"Request-Id": request_id, "Idempotency-Key": key, "Original-Request": first}
-    return JSONResponse(content, status, headers)
-
-
-def _headers() -> dict[str, str]:
-    return {"Request-Id": _request_id()}
 
 
 def _seed(key: str) -> str:
