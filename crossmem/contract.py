@@ -161,30 +161,47 @@ class DictDiff(_Tolerant):
 
 
 def difference(
-    old: Mapping[str, Json], new: Mapping[str, Json], shape: Literal["list", "dict"] | None = None
+    old_rows: Mapping[str, Json],
+    new_rows: Mapping[str, Json],
+    shape: Literal["list", "dict"] | None = None,
 ) -> ListDiff | DictDiff:
-    """Return what changed from the `old` rows of a table to the `new` ones.
+    """Return what changed from `old_rows` to `new_rows`, two states of one table.
 
-    Of a list-shaped table values are told by category, of a dict-shaped one the row keys, all in the
-    order of the rows. Without a `shape`, rows that are all lists make a list-shaped table.
+    A table is list-shaped where every row on both sides is a list, unless its `shape` is given.
+
+    * list (category -> values): per category the values that one side has and the other has not. The
+      order of values and how often one is listed do not count; a category without a change is absent.
+    * dict (row key -> value): the keys that one side lacks, and those whose values are not equal.
+
+    What came and what changed is in the order of `new_rows`, what went in that of `old_rows`.
+
+    >>> difference({"oats": ["A", "B"]}, {"oats": ["B", "C"]})
+    ListDiff(shape='list', added={'oats': ['C']}, removed={'oats': ['A']})
+    >>> difference({"a": 1, "b": 2}, {"b": 3, "c": 4})
+    DictDiff(shape='dict', added=['c'], removed=['a'], changed=['b'])
     """
-    all_lists = all(isinstance(rows, list) for rows in [*old.values(), *new.values()])
-    if (shape or ("list" if all_lists else "dict")) == "list":
-        return ListDiff(shape="list", added=_gained(old, new), removed=_gained(new, old))
+    rows = [*old_rows.values(), *new_rows.values()]
+    if shape == "list" or (shape is None and all(isinstance(row, list) for row in rows)):
+        return ListDiff(
+            shape="list",
+            added=_values_beyond(old_rows, new_rows),
+            removed=_values_beyond(new_rows, old_rows),
+        )
     return DictDiff(
         shape="dict",
-        added=[key for key in new if key not in old],
-        removed=[key for key in old if key not in new],
-        changed=[key for key in new if key in old and old[key] != new[key]],
+        added=[key for key in new_rows if key not in old_rows],
+        removed=[key for key in old_rows if key not in new_rows],
+        changed=[key for key in new_rows if key in old_rows and old_rows[key] != new_rows[key]],
     )
 
 
-def _gained(old: Mapping[str, Json], new: Mapping[str, Json]) -> dict[str, list[Json]]:
-    gained = {
-        category: [value for value in values if value not in old.get(category, ())]
-        for category, values in new.items()
+def _values_beyond(known: Mapping[str, Json], rows: Mapping[str, Json]) -> dict[str, list[Json]]:
+    """Return per category the values of `rows` that `known` has not."""
+    found = {
+        category: [value for value in values if value not in known.get(category, ())]
+        for category, values in rows.items()
     }
-    return {category: values for category, values in gained.items() if values}
+    return {category: values for category, values in found.items() if values}
 
 
 class TableDiff(_Tolerant):

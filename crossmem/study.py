@@ -18,7 +18,7 @@ from crossmem import paths, streams
 from crossmem.agents.cost import Meter
 from crossmem.agents.factory import agent_factory, check_model, expectation, full_name, label
 from crossmem.api import tables_of
-from crossmem.api.stripe_access import KEY_VARIABLE, stripe_access
+from crossmem.api.payments.access import KEY_VARIABLE, stripe_access
 from crossmem.authoring import audit
 from crossmem.domains import domain
 from crossmem.errors import InputError, unknown
@@ -40,7 +40,7 @@ from crossmem.upstream.embedded import EmbeddedApi
 
 if TYPE_CHECKING:
     from crossmem.agents.factory import AgentFactory
-    from crossmem.api.stripe_access import StripeAccess
+    from crossmem.api.payments.access import StripeAccess
     from crossmem.harness.results import Run
     from crossmem.harness.runner import ApiSource
     from crossmem.streams import Stream

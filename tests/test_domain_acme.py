@@ -457,15 +457,17 @@ def test_a_promo_code_leads_to_what_the_api_would_put_there(
     rows: dict[str, Json], value: str | None
 ) -> None:
     """Along the codes that replaced it, to the first that is for the plan; CONTRACT.md's promo rule."""
-    from crossmem.api.acme_requests import ChargeRequest
-    from crossmem.api.acme_rules import PromoRow, _promo
-    from crossmem.api.tables import Table as Served
+    from crossmem.api.acme.requests import ChargeRequest
+    from crossmem.api.acme.rules import PromoRow, _promo
+    from crossmem.api.problem import PolicyVerdict
+    from crossmem.api.tables import ServedTable
 
-    served = Served(
+    served = ServedTable(
         PROMO, "dict", "1", {code: PromoRow.model_validate(row) for code, row in rows.items()}
     )
     request = ChargeRequest.model_validate(charge(promo_codes=["A"]).input)
-    (violation,) = _promo(request, {PROMO: served}).violations
+    _promo(request, {PROMO: served}, verdict := PolicyVerdict())
+    (violation,) = verdict.violations
     assert violation.suggested == ([value] if value else [])
     for claimed in ("B", "C", None):
         assert ACME.holds(promo("A", claimed), rows) == (claimed == value), claimed

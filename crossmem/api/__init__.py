@@ -1,7 +1,8 @@
 """The embedded reference API, a real HTTP server on loopback: which domains it has and their data.
 
-A domain is one module, one folder of tables under `data/` and one row here. Importing this package
-loads neither FastAPI nor uvicorn: `crossmem.api.server` does, when a server is wanted.
+A domain is a module or package of this one that exports `DOMAIN`, and a folder of tables of the same
+name under `data/`. Importing this package loads neither FastAPI nor uvicorn: `crossmem.api.server`
+does, when a server is wanted.
 
 Nothing in here knows of a memory, an agent or a harness. What a client learns of this server, it
 reads from an HTTP response.
@@ -13,8 +14,16 @@ from pathlib import Path
 
 from crossmem.errors import unknown
 
-DOMAINS = {"recipe": "crossmem.api.recipe", "acme": "crossmem.api.acme"}
-"""Name of each domain -> the module that holds its request models, rules and routes."""
+_DATA = Path(__file__).parent / "data"
+
+
+def domain_names() -> list[str]:
+    """Return the names of the domains in order: those of the folders of tables.
+
+    >>> domain_names()
+    ['acme', 'recipe']
+    """
+    return sorted(folder.name for folder in _DATA.iterdir() if folder.is_dir())
 
 
 def tables_of(domain: str) -> Path:
@@ -27,6 +36,7 @@ def tables_of(domain: str) -> Path:
     >>> tables_of("recipe").name
     'recipe'
     """
-    if domain not in DOMAINS:
-        raise unknown("domain", domain, DOMAINS)
-    return Path(__file__).parent / "data" / domain
+    names = domain_names()
+    if domain not in names:
+        raise unknown("domain", domain, names)
+    return _DATA / domain

@@ -6,6 +6,7 @@ HTTP only. Rules live in the domain modules, wording on the wire in `problem`, t
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,12 +18,12 @@ from fastapi.security import APIKeyHeader
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from crossmem.api.domain import ApiDomain, load
+from crossmem.api.domain import load_domain
 from crossmem.api.problem import FieldError, Problem, pointer, problem
-from crossmem.api.tables import TableChange, TableError, TableStore
+from crossmem.api.tables import TableChange, TableError, TableStore, versions_of
 
 if TYPE_CHECKING:
-    from crossmem.api.payments import Payments
+    from crossmem.api.payments.payments import Payments
 
 DESCRIPTION = """\
 A self-reflective API: a request that breaks a rule is answered with the literal values that mend \
@@ -31,6 +32,9 @@ Schema v0.1, reconstructed from what is public about the upstream API."""
 
 # Answers name the first errors only: a hostile body could have one per byte.
 MOST_ERRORS = 50
+
+# FastAPI filters warnings while it builds routes, and the filters belong to the whole process.
+_BUILDING = threading.Lock()
 
 Token = Annotated[
     str | None,
@@ -69,7 +73,8 @@ class ReferenceAPI(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """Return the document; FastAPI files every response under the success media type."""
-        document = super().openapi()
+        with _BUILDING:  # the document is built when it is first asked for
+            document = super().openapi()
         for operations in document["paths"].values():
             for operation in operations.values():
                 for status, response in operation["responses"].items():
@@ -89,44 +94,45 @@ def create_app(
 
     Raises InputError for an unknown domain and TableError for a bad table file.
     """
-    chosen = load(domain)
+    chosen = load_domain(domain)
     store = TableStore(tables, chosen.tables)
-    app = ReferenceAPI(
-        title=f"crossmem reference API: {chosen.title}",
-        version="0.1",
-        description=DESCRIPTION,
-        docs_url=None,
-        redoc_url=None,
-        # "/tables/" is an unknown route and answered as one.
-        redirect_slashes=False,
-        # Spans nobody collects cost time on every request.
-        telemetry={
-            "tracing": False,
-            "metrics": False,
-            "logs": False,
-            "operation_spans": False,
-            "auto_configure": False,
-        },
-    )
-    # Not `include_router`: it builds the routes once more at the first request, outside of any lock.
-    app.router.routes.extend(chosen.routes(store, payments).routes)
-    _add_reading(app, chosen, store)
-    _add_reload(app, store, admin_token.encode())
+    with _BUILDING:
+        app = ReferenceAPI(
+            title=f"crossmem reference API: {chosen.title}",
+            version="0.1",
+            description=DESCRIPTION,
+            docs_url=None,
+            redoc_url=None,
+            # "/tables/" is an unknown route and answered as one.
+            redirect_slashes=False,
+            # Spans nobody collects cost time on every request.
+            telemetry={
+                "tracing": False,
+                "metrics": False,
+                "logs": False,
+                "operation_spans": False,
+                "auto_configure": False,
+            },
+        )
+        # Not `include_router`: it builds the routes once more at the first request, outside any lock.
+        app.router.routes.extend(chosen.routes(store, payments).routes)
+        _add_reading(app, domain, store)
+        _add_reload(app, store, admin_token.encode())
     _add_errors(app)
     return app
 
 
-def _add_reading(app: FastAPI, domain: ApiDomain, store: TableStore) -> None:
+def _add_reading(app: FastAPI, domain: str, store: TableStore) -> None:
     @app.get("/healthz")
     async def healthz() -> Health:
         """Tell that the server is up, and for which domain."""
-        return Health(name="crossmem reference API", domain=domain.name)
+        return Health(name="crossmem reference API", domain=domain)
 
     @app.get("/tables")
     async def table_versions() -> TableVersions:
         """Tell the version of every table (an extension of ours)."""
         tables = store.tables
-        return TableVersions(table_versions={name: table.version for name, table in tables.items()})
+        return TableVersions(table_versions=versions_of(tables, tables))
 
     @app.get("/", include_in_schema=False)
     async def home() -> RedirectResponse:
@@ -159,7 +165,7 @@ def _add_errors(app: FastAPI) -> None:
         errors = error.errors()
         if any(found["type"] == "json_invalid" for found in errors):
             return _malformed()
-        told = [_told(found) for found in errors[:MOST_ERRORS]]
+        told = [_field_error(found) for found in errors[:MOST_ERRORS]]
         detail = "The body or a header does not have the schema of this request."
         return problem(422, "Invalid request", detail, errors=told)
 
@@ -175,15 +181,11 @@ def _add_errors(app: FastAPI) -> None:
     async def failure(_request: Request, _error: Exception) -> Response:
         # The traceback goes to uvicorn's log, never into a body. uvicorn then hangs up, so say so:
         # a client must not send its next request on this connection.
-        return problem(
-            500,
-            "Internal Server Error",
-            "The server failed on this request.",
-            headers={"Connection": "close"},
-        )
+        title, detail = "Internal Server Error", "The server failed on this request."
+        return problem(500, title, detail, headers={"Connection": "close"})
 
 
-def _told(found: Mapping[str, Any]) -> FieldError:
+def _field_error(found: Mapping[str, Any]) -> FieldError:
     # The first part of a place says "body"; it is no part of the body.
     where, *place = found["loc"]
     if where == "body":

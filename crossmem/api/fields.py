@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class Sent(BaseModel):
+class RequestPart(BaseModel):
     """A part of a request: a field that it does not name is an error, not ignored."""
 
     model_config = ConfigDict(extra="forbid")

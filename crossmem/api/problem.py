@@ -6,21 +6,22 @@ what is public about Self-Reflective APIs, arXiv 2606.05037). No rule is decided
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-Action = Literal[
+SuggestedAction = Literal[
     "ADD_INGREDIENT",
     "REPLACE_INCOMPATIBLE_INGREDIENT",
     "MODIFY_PARAMS",
     "CLARIFY_MEASUREMENT",
     "USE_SPECIFIC_BRAND",
 ]
-VOCABULARY: tuple[str, ...] = get_args(Action)
+ACTIONS: tuple[str, ...] = get_args(SuggestedAction)
 """The actions a suggestion may name, all of those reported for the upstream API.
 
 The rules embedded here send three of them; ADD_INGREDIENT and CLARIFY_MEASUREMENT are never sent.
@@ -30,11 +31,11 @@ Value = str | int | float | list[str] | None
 """A literal value in a request: what stands there now, or what to put there."""
 
 
-class _Said(BaseModel):
+class _Answered(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Parameters(_Said):
+class Parameters(_Answered):
     """The literal fix: put `suggested_value` where `field` points."""
 
     field: Annotated[str, Field(description="JSON Pointer (RFC 6901) into the request sent.")]
@@ -42,7 +43,7 @@ class Parameters(_Said):
     suggested_value: Annotated[Value, Field(description="The literal value to put there.")]
 
 
-class CacheHint(_Said):
+class CacheHint(_Answered):
     """Whether the fix holds beyond this request."""
 
     cacheable: bool
@@ -52,16 +53,16 @@ class CacheHint(_Said):
     ]
 
 
-class Suggestion(_Said):
+class Suggestion(_Answered):
     """One fix for one violation."""
 
-    action: Annotated[Action, Field(description="What kind of fix this is.")]
+    action: Annotated[SuggestedAction, Field(description="What kind of fix this is.")]
     parameters: Parameters
     table: Annotated[str | None, Field(description="The table the value is from, if any.")]
     cache_hint: CacheHint
 
 
-class RecoveryFeedback(_Said):
+class RecoveryFeedback(_Answered):
     """All the fixes that make the request acceptable, in a stable order."""
 
     type: Literal["recovery_guidance"] = "recovery_guidance"
@@ -69,20 +70,23 @@ class RecoveryFeedback(_Said):
     suggestions: Annotated[list[Suggestion], Field(min_length=1)]
 
 
-class FieldError(_Said):
+class FieldError(_Answered):
     """One place where a body is off the schema."""
 
     field: Annotated[str, Field(description="JSON Pointer into the request sent.")]
     message: str
 
 
-class Problem(_Said):
-    """A request that failed for a reason other than policy: there is no fix to suggest."""
-
+class _Document(_Answered):
     type: Literal["about:blank"] = "about:blank"
     title: str
     status: int
     detail: str
+
+
+class Problem(_Document):
+    """A request that failed for a reason other than policy: there is no fix to suggest."""
+
     errors: list[FieldError] | None = None
 
 
@@ -91,34 +95,26 @@ Versions = Annotated[
 ]
 
 
-class Refusal(_Said):
+class Refusal(_Document):
     """A well-formed request that breaks rules of policy, with the fixes."""
 
-    type: Literal["about:blank"] = "about:blank"
     title: Literal["Validation failed"] = "Validation failed"
     status: Literal[422] = 422
-    detail: str
     recovery_feedback: RecoveryFeedback
     table_versions: Versions
 
 
-class FinalRefusal(_Said):
+class FinalRefusal(_Document):
     """A well-formed request that breaks a rule of policy which no change of it would satisfy."""
 
-    type: Literal["about:blank"] = "about:blank"
     title: Literal["Refused by policy"] = "Refused by policy"
     status: Literal[422] = 422
-    detail: str
     table_versions: Versions
 
 
-class PaymentProblem(_Said):
+class PaymentProblem(_Document):
     """A request that policy accepts and the payment provider does not: no lesson in it."""
 
-    type: Literal["about:blank"] = "about:blank"
-    title: str
-    status: int
-    detail: str
     code: Annotated[str | None, Field(description="The provider's error code.")] = None
     decline_code: Annotated[str | None, Field(description="Why the card was declined.")] = None
     table_versions: Versions
@@ -135,11 +131,11 @@ class Violation:
 
     subject: tuple[str, str]
     rule: str
-    action: Action
     field: str
     current: Value
     suggested: Value
     table: str | None = None
+    action: SuggestedAction = "MODIFY_PARAMS"
     lasting: bool = True
 
     def sentence(self, secrets: Sequence[str]) -> str:
@@ -162,30 +158,30 @@ class Violation:
         )
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What rules found in a request: violations in a stable order, and the tables consulted.
+@dataclass
+class PolicyVerdict:
+    """What rules found in a request, each adding to it: violations in a stable order, tables consulted.
 
     `final` holds a sentence for each rule broken that no change of the request would satisfy.
     """
 
-    violations: tuple[Violation, ...] = ()
-    consulted: tuple[str, ...] = ()
-    final: tuple[str, ...] = ()
+    violations: list[Violation] = field(default_factory=list)
+    consulted: list[str] = field(default_factory=list)
+    final: list[str] = field(default_factory=list)
 
     @property
     def accepted(self) -> bool:
         """Whether no rule is broken."""
         return not self.violations and not self.final
 
-    @classmethod
-    def of(cls, *verdicts: Verdict) -> Verdict:
-        """Return what several rules found, as one verdict; a table is consulted once."""
-        return cls(
-            violations=tuple(found for verdict in verdicts for found in verdict.violations),
-            consulted=tuple(dict.fromkeys(name for verdict in verdicts for name in verdict.consulted)),
-            final=tuple(sentence for verdict in verdicts for sentence in verdict.final),
-        )
+    def add(self, violation: Violation) -> None:
+        """Note a broken rule."""
+        self.violations.append(violation)
+
+    def consult(self, table: str) -> None:
+        """Note that a rule looked at `table`, passed or not."""
+        if table not in self.consulted:
+            self.consulted.append(table)
 
 
 class ProblemResponse(JSONResponse):
@@ -195,7 +191,8 @@ class ProblemResponse(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         """Encode `content`; a lone surrogate echoed from a request becomes a question mark."""
-        return super().render(_encodable(content))
+        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode("utf-8", "replace")
 
 
 def problem(
@@ -211,38 +208,26 @@ def problem(
     return ProblemResponse(content.model_dump(exclude_none=True), status, headers)
 
 
-def refusal(violations: Sequence[Violation], table_versions: Mapping[str, str]) -> ProblemResponse:
+def refused(verdict: PolicyVerdict, table_versions: dict[str, str]) -> ProblemResponse:
     """Return the 422 for a request that breaks policy: one suggestion per violation, all at once.
 
-    Neither `detail` nor `message` holds a suggested value: an agent must read the suggestions.
+    Neither `detail` nor `message` holds a suggested value: an agent must read the suggestions. Where
+    a rule is broken for good, nothing is suggested: mending the rest would not help.
     """
-    sentences = _sentences(violations)
-    content = Refusal(
-        detail=sentences[0],
-        recovery_feedback=RecoveryFeedback(
+    sentences = _sentences(verdict.violations)
+    content: Refusal | FinalRefusal
+    if verdict.final:
+        detail = " ".join([*verdict.final, *sentences])
+        content = FinalRefusal(detail=detail, table_versions=table_versions)
+    else:
+        feedback = RecoveryFeedback(
             message=" ".join([*sentences, "Merge every suggested value and send it again."]),
-            suggestions=[violation.suggestion() for violation in violations],
-        ),
-        table_versions=dict(table_versions),
-    )
+            suggestions=[violation.suggestion() for violation in verdict.violations],
+        )
+        content = Refusal(
+            detail=sentences[0], recovery_feedback=feedback, table_versions=table_versions
+        )
     return ProblemResponse(content.model_dump(), 422)
-
-
-def refused(verdict: Verdict, table_versions: Mapping[str, str]) -> ProblemResponse:
-    """Return the 422 for a verdict that does not accept.
-
-    Where a rule is broken for good, nothing is suggested: mending the rest would not help.
-    """
-    if not verdict.final:
-        return refusal(verdict.violations, table_versions)
-    detail = " ".join([*verdict.final, *_sentences(verdict.violations)])
-    content = FinalRefusal(detail=detail, table_versions=dict(table_versions))
-    return ProblemResponse(content.model_dump(), 422)
-
-
-def payment_problem(content: PaymentProblem) -> ProblemResponse:
-    """Return the response for a payment that did not come about."""
-    return ProblemResponse(content.model_dump(exclude_none=True), content.status)
 
 
 def _sentences(violations: Sequence[Violation]) -> list[str]:
@@ -265,13 +250,3 @@ def _texts(value: Value) -> list[str]:
         return [text.casefold() for text in value]
     # 6.0 is found in a text as "6".
     return [repr(value).removesuffix(".0") if isinstance(value, float) else str(value).casefold()]
-
-
-def _encodable(content: Any) -> Any:
-    if isinstance(content, str):
-        return content.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(content, dict):
-        return {_encodable(key): _encodable(value) for key, value in content.items()}
-    if isinstance(content, list):
-        return [_encodable(value) for value in content]
-    return content

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,12 +13,21 @@ from fastapi.responses import Response
 from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
 
 from crossmem.api.domain import ApiDomain
-from crossmem.api.fields import Sent, Text, whole
-from crossmem.api.problem import Problem, Refusal, Verdict, Violation, pointer, refusal
-from crossmem.api.tables import Tables, TableSpec, TableStore
+from crossmem.api.fields import RequestPart, Text, whole
+from crossmem.api.problem import (
+    PolicyVerdict,
+    Problem,
+    Refusal,
+    Value,
+    Versions,
+    Violation,
+    pointer,
+    refused,
+)
+from crossmem.api.tables import ServedTables, TableSpec, TableStore, versions_of
 
 if TYPE_CHECKING:
-    from crossmem.api.payments import Payments
+    from crossmem.api.payments.payments import Payments
 
 BRANDS = "celiac_brands"
 PAIRS = "incompatible_ingredients"
@@ -29,7 +39,7 @@ BaseAmount = Annotated[float, Field(strict=True, gt=0, le=1e6, allow_inf_nan=Fal
 Amount = Annotated[float, Field(strict=True, gt=0, le=1e9, allow_inf_nan=False)]
 
 
-class Ingredient(Sent):
+class Ingredient(RequestPart):
     """One ingredient of the recipe to convert."""
 
     name: Text
@@ -42,14 +52,14 @@ class Ingredient(Sent):
     ] = None
 
 
-class ServingsChange(Sent):
+class ServingsChange(RequestPart):
     """How many people the recipe feeds, before and after."""
 
     from_: Annotated[Servings, Field(alias="from")]
     to: Servings
 
 
-class ConvertRequest(Sent):
+class ConvertRequest(RequestPart):
     """A recipe to convert. Names are compared without regard to case and surrounding blanks."""
 
     recipe: Text
@@ -81,9 +91,7 @@ class Converted(BaseModel):
     """The answer to an accepted request."""
 
     result: ConvertedRecipe
-    table_versions: Annotated[
-        dict[str, str], Field(description="Version of each table consulted for this request.")
-    ]
+    table_versions: Versions
 
 
 Brands = Annotated[list[Text], Field(min_length=1)]
@@ -94,92 +102,69 @@ PairKey = Annotated[str, Field(pattern=r"^[^|]+\|[^|]+$")]
 """`<ingredient>|<cuisine>`: a pair that is forbidden; the row's value replaces the ingredient."""
 
 
-def judge(request: ConvertRequest, tables: Tables) -> Verdict:
+def judge(request: ConvertRequest, tables: ServedTables) -> PolicyVerdict:
     """Check a request against all rules: celiac, incompatible, scaling, each by ingredient."""
-    verdicts = [_celiac(request, tables), _incompatible(request, tables), _scaling(request)]
-    return Verdict(
-        violations=tuple(found for verdict in verdicts for found in verdict.violations),
-        consulted=tuple(table for verdict in verdicts for table in verdict.consulted),
-    )
+    verdict = PolicyVerdict()
+    _celiac(request, tables[BRANDS].rows, verdict)
+    _incompatible(request, tables[PAIRS].rows, verdict)
+    _scaling(request, verdict)
+    return verdict
 
 
-def _celiac(request: ConvertRequest, tables: Tables) -> Verdict:
+def _celiac(request: ConvertRequest, brands: Mapping[str, list[str]], verdict: PolicyVerdict) -> None:
     """With `celiac` in dietary, flour and oats need a certified brand.
 
     The table is consulted where this condition holds, whatever the brand.
     """
-    brands: Mapping[str, list[str]] = tables[BRANDS].rows
-    named = [(index, item, _fold(item.name)) for index, item in enumerate(request.ingredients)]
-    bound = [(index, item, name) for index, item, name in named if name in brands]
-    if not bound or "celiac" not in map(_fold, request.dietary):
-        return Verdict()
-    broken = (
-        Violation(
-            subject=("Ingredient", item.name),
-            rule="must carry a brand certified for celiac diets.",
-            action="USE_SPECIFIC_BRAND",
-            field=pointer("ingredients", index, "brand"),
-            current=item.brand,
-            suggested=brands[category][0],
-            table=BRANDS,
-        )
-        for index, item, category in bound
-        if _fold(item.brand or "") not in map(_fold, brands[category])
-    )
-    return Verdict(tuple(broken), (BRANDS,))
+    if "celiac" not in map(_fold, request.dietary):
+        return
+    for index, item in enumerate(request.ingredients):
+        certified = brands.get(_fold(item.name))
+        if certified is None:
+            continue
+        verdict.consult(BRANDS)
+        if _fold(item.brand or "") not in map(_fold, certified):
+            rule = "must carry a brand certified for celiac diets."
+            broken = _violation(index, item, "brand", rule, certified[0])
+            verdict.add(replace(broken, action="USE_SPECIFIC_BRAND", table=BRANDS))
 
 
-def _incompatible(request: ConvertRequest, tables: Tables) -> Verdict:
+def _incompatible(request: ConvertRequest, rows: Mapping[str, str], verdict: PolicyVerdict) -> None:
     """Refuse a pair of ingredient and cuisine that the table forbids.
 
     Our reading of "consulted": some ingredient of the request occurs in a row of its cuisine, as
     the forbidden ingredient or as its replacement. So a request that already carries the
     replacement still shows the table's version, and one that has nothing to do with it does not.
     """
-    replacements = _replacements(tables[PAIRS].rows, _fold(request.cuisine))
+    replacements = _replacements(rows, _fold(request.cuisine))
     known = {*replacements, *map(_fold, replacements.values())}
-    if not any(_fold(item.name) in known for item in request.ingredients):
-        return Verdict()
-    broken = (
-        Violation(
-            subject=("Ingredient", item.name),
-            rule="is not compatible with the cuisine asked for.",
-            action="REPLACE_INCOMPATIBLE_INGREDIENT",
-            field=pointer("ingredients", index, "name"),
-            current=item.name,
-            suggested=replacements[_fold(item.name)],
-            table=PAIRS,
-        )
-        for index, item in enumerate(request.ingredients)
-        if _fold(item.name) in replacements
-    )
-    return Verdict(tuple(broken), (PAIRS,))
+    for index, item in enumerate(request.ingredients):
+        if _fold(item.name) in known:
+            verdict.consult(PAIRS)
+        if (wanted := replacements.get(_fold(item.name))) is not None:
+            rule = "is not compatible with the cuisine asked for."
+            broken = _violation(index, item, "name", rule, wanted)
+            verdict.add(replace(broken, action="REPLACE_INCOMPATIBLE_INGREDIENT", table=PAIRS))
 
 
-def _scaling(request: ConvertRequest) -> Verdict:
+def _scaling(request: ConvertRequest, verdict: PolicyVerdict) -> None:
     """An ingredient with a base amount needs base_amount x to / from, to two decimals.
 
     The amount belongs to this request alone: no table, not cacheable.
     """
     ratio = Fraction(request.servings.to, request.servings.from_)
-    wanted = (
-        (index, item, _hundredths(_exact(item.base_amount) * ratio))
-        for index, item in enumerate(request.ingredients)
-        if item.base_amount is not None
-    )
-    broken = (
-        Violation(
-            subject=("Ingredient", item.name),
-            rule="must be scaled exactly to the servings asked for.",
-            action="MODIFY_PARAMS",
-            field=pointer("ingredients", index, "amount"),
-            current=item.amount,
-            suggested=hundredths / 100,
-        )
-        for index, item, hundredths in wanted
-        if _hundredths(_exact(item.amount)) != hundredths
-    )
-    return Verdict(tuple(broken))
+    for index, item in enumerate(request.ingredients):
+        if item.base_amount is None:
+            continue
+        wanted = _hundredths(_exact(item.base_amount) * ratio)
+        if _hundredths(_exact(item.amount)) != wanted:
+            rule = "must be scaled exactly to the servings asked for."
+            verdict.add(_violation(index, item, "amount", rule, wanted / 100))
+
+
+def _violation(index: int, item: Ingredient, field: str, rule: str, suggested: Value) -> Violation:
+    place = pointer("ingredients", index, field)
+    return Violation(("Ingredient", item.name), rule, place, getattr(item, field), suggested)
 
 
 def _replacements(rows: Mapping[str, str], cuisine: str) -> dict[str, str]:
@@ -226,41 +211,28 @@ def routes(store: TableStore, _payments: Payments | None = None) -> APIRouter:
         """Convert a recipe to another number of servings, a cuisine and dietary needs."""
         tables = store.tables
         verdict = judge(body, tables)
-        versions = {name: tables[name].version for name in verdict.consulted}
-        if verdict.violations:
-            return refusal(verdict.violations, versions)
-        return Converted(result=_result(body), table_versions=versions)
+        versions = versions_of(tables, verdict.consulted)
+        if not verdict.accepted:
+            return refused(verdict, versions)
+        converted = ConvertedRecipe(
+            recipe=body.recipe,
+            cuisine=body.cuisine,
+            servings=body.servings.to,
+            ingredients=[
+                ConvertedIngredient(**item.model_dump(exclude={"base_amount"}))
+                for item in body.ingredients
+            ],
+        )
+        return Converted(result=converted, table_versions=versions)
 
     return router
 
 
-def _result(request: ConvertRequest) -> ConvertedRecipe:
-    return ConvertedRecipe(
-        recipe=request.recipe,
-        cuisine=request.cuisine,
-        servings=request.servings.to,
-        ingredients=[
-            ConvertedIngredient(**item.model_dump(exclude={"base_amount"}))
-            for item in request.ingredients
-        ],
-    )
-
-
-EXAMPLE = {
-    "recipe": "Sunday loaf",
-    "cuisine": "nordic",
-    "dietary": ["celiac"],
-    "servings": {"from": 4, "to": 4},
-    "ingredients": [{"name": "flour", "amount": 500, "unit": "g"}],
-}
-
 DOMAIN = ApiDomain(
-    name="recipe",
     title="Recipe conversion",
     tables=(
         TableSpec(BRANDS, "list", TypeAdapter(BrandRows)),
         TableSpec(PAIRS, "dict", TypeAdapter(dict[PairKey, Text])),
     ),
     routes=routes,
-    example=("/recipes/convert", EXAMPLE),
 )

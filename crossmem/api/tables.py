@@ -1,4 +1,4 @@
-"""Lookup tables: reading and checking their files, comparing two editions, swapping them whole.
+"""Lookup tables: reading and checking their files, swapping them whole.
 
 What the rows mean is the domains' matter. Two shapes exist: `list` (category -> list of values) and
 `dict` (row key -> value).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -34,7 +34,7 @@ class TableSpec:
 
 
 @dataclass(frozen=True)
-class Table:
+class ServedTable:
     """One edition of a table as read from its file. Never changed after it was read."""
 
     name: str
@@ -43,7 +43,7 @@ class Table:
     rows: Mapping[str, Any]
 
 
-Tables = Mapping[str, Table]
+ServedTables = Mapping[str, ServedTable]
 """All tables of a domain, by name: what a request is validated against, as one consistent whole."""
 
 
@@ -64,7 +64,7 @@ class _TableFile(BaseModel):
     rows: dict[str, JsonValue]
 
 
-def read_table(path: Path, spec: TableSpec) -> Table:
+def read_table(path: Path, spec: TableSpec) -> ServedTable:
     """Read one table file `{"table", "version", "rows"}`.
 
     Raises TableError, which names the file but not the folder: the message goes out over HTTP.
@@ -80,13 +80,18 @@ def read_table(path: Path, spec: TableSpec) -> Table:
         raise TableError(f"{path.name}: not a JSON document ({error})") from None
     if content.table != spec.name:
         raise TableError(f"{path.name}: holds table {content.table!r}, not {spec.name!r}")
-    return Table(spec.name, spec.shape, content.version, rows)
+    return ServedTable(spec.name, spec.shape, content.version, rows)
 
 
-def read_tables(folder: Path, specs: tuple[TableSpec, ...]) -> Tables:
+def read_tables(folder: Path, specs: tuple[TableSpec, ...]) -> ServedTables:
     """Read every table of `specs` from `folder`, or raise TableError for the first bad one."""
     read = {spec.name: read_table(folder / f"{spec.name}.json", spec) for spec in specs}
     return MappingProxyType(read)
+
+
+def versions_of(tables: ServedTables, names: Iterable[str]) -> dict[str, str]:
+    """Return the version of each table in `names`, as an answer stamps them."""
+    return {name: tables[name].version for name in names}
 
 
 class TableStore:
@@ -103,7 +108,7 @@ class TableStore:
         self._tables = read_tables(folder, specs)
 
     @property
-    def tables(self) -> Tables:
+    def tables(self) -> ServedTables:
         """The tables in force now."""
         return self._tables
 
@@ -119,7 +124,7 @@ class TableStore:
         return [_change(old[name], new[name]) for name in new if old[name] != new[name]]
 
 
-def _change(old: Table, new: Table) -> TableChange:
+def _change(old: ServedTable, new: ServedTable) -> TableChange:
     return TableChange(
         table=new.name,
         from_version=old.version,

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from crossmem import paths
 from crossmem.api import tables_of
-from crossmem.api.stripe_access import KEY_VARIABLE, stripe_access
+from crossmem.api.payments.access import KEY_VARIABLE, stripe_access
 from crossmem.client import ApiClient
 from crossmem.domains import domain
 from crossmem.errors import CrossmemError, InputError

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from threading import Event
 
-    from crossmem.api.stripe_access import StripeAccess
+    from crossmem.api.payments.access import StripeAccess
     from crossmem.harness.table_files import TableFiles
 
 

@@ -20,7 +20,7 @@ import httpx
 
 from crossmem import paths
 from crossmem.agents.retry import StoppedError
-from crossmem.api.stripe_access import KEY_VARIABLE
+from crossmem.api.payments.access import KEY_VARIABLE
 from crossmem.client import NotServedError, ServerGoneError
 from crossmem.errors import InputError
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from crossmem.api import tables_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from crossmem.api.acme import DOMAIN
+from crossmem.api.acme.requests import ChargeRequest, RefundRequest
+from crossmem.api.acme.rules import judge_charge, judge_refund
+from crossmem.api.problem import PolicyVerdict
+from crossmem.api.tables import ServedTables, read_tables
 
 CHARGES = "/billing/charges"
 REFUNDS = "/billing/refunds"
@@ -79,3 +83,20 @@ def copied(folder: Path) -> Path:
     shutil.copytree(tables_of("acme"), folder)
     rotate(folder, 1)
     return folder
+
+
+BASE: ServedTables = read_tables(tables_of("acme"), DOMAIN.tables)
+CODES = csm(1)
+ALL_CODES = sorted({code for version in range(1, 5) for code in csm(version).values()})
+
+with TemporaryDirectory() as _folder:
+    WORLD: ServedTables = read_tables(copied(Path(_folder) / "acme"), DOMAIN.tables)
+    """The tables as the study serves them: with the companion."""
+
+
+def judged(request: dict[str, Any], tables: ServedTables = BASE) -> PolicyVerdict:
+    return judge_charge(ChargeRequest.model_validate(request), tables)
+
+
+def judged_refund(request: dict[str, Any]) -> PolicyVerdict:
+    return judge_refund(RefundRequest.model_validate(request), BASE)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crossmem.api import tables_of
-from crossmem.api.payments import Payments
-from crossmem.api.server import Server, serving
-from crossmem.api.stripe_emulator import emulating
+from crossmem.api.payments.emulator import emulating
+from crossmem.api.payments.payments import Payments
+from crossmem.api.server import ApiServer, serving
 
 from .helpers import client_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import httpx
     import stripe
 
-    from crossmem.api.stripe_access import StripeAccess
+    from crossmem.api.payments.access import StripeAccess
 
 
 @pytest.fixture
@@ -30,13 +30,13 @@ def tables(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(tables: Path) -> Iterator[Server]:
+def server(tables: Path) -> Iterator[ApiServer]:
     with serving("recipe", tables) as running:
         yield running
 
 
 @pytest.fixture
-def client(server: Server) -> Iterator[httpx.Client]:
+def client(server: ApiServer) -> Iterator[httpx.Client]:
     with client_of(server) as opened:
         yield opened
 

@@ -21,7 +21,7 @@ from crossmem.api import tables_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossmem.api.server import Server
+    from crossmem.api.server import ApiServer
 
 BRANDS = "celiac_brands"
 PAIRS = "incompatible_ingredients"
@@ -71,7 +71,7 @@ def swap(folder: Path, name: str, table: str = BRANDS) -> None:
     fresh.replace(folder / f"{table}.json")
 
 
-def client_of(server: Server) -> httpx.Client:
+def client_of(server: ApiServer) -> httpx.Client:
     return httpx.Client(base_url=server.url, headers={"X-Admin-Token": server.admin_token})
 
 
@@ -89,7 +89,7 @@ def suggestions(response: httpx.Response) -> list[dict[str, Any]]:
 @contextmanager
 def served(domain: str) -> Iterator[tuple[dict[str, str], str]]:
     """Serve a domain in a process of its own until Ctrl-C; yield what it says, and its copy command."""
-    code = f"from crossmem.api.server import serve; serve({domain!r}, 0)"
+    code = f"from crossmem.cli import main; main(['serve', {domain!r}, '--port', '0'])"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as run:
         try:
             assert run.stdout is not None

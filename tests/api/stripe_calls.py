@@ -39,3 +39,7 @@ def refused(call: Callable[[], object], kind: type[stripe.StripeError], status: 
     assert caught.value.http_status == status
     assert caught.value.request_id
     return caught.value
+
+
+def invalid(call: Callable[[], object], status: int = 400) -> Any:
+    return refused(call, stripe.InvalidRequestError, status)

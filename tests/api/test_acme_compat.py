@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import stripe
 
-from crossmem.api.payments import Payments
-from crossmem.api.stripe_emulator import emulating
+from .stripe_calls import create
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,19 +49,9 @@ def test_configure_refuses_every_other_key_without_repeating_it(
     assert stripe.api_key is None
 
 
-def test_a_decline_is_flattened(sandbox: Any) -> None:
-    with emulating() as access:
-        payments = Payments(access)
-        with pytest.raises(stripe.CardError) as caught:
-            payments._stripe.v1.payment_intents.create(
-                {
-                    "amount": 500,
-                    "currency": "usd",
-                    "payment_method": "pm_card_chargeDeclinedExpiredCard",
-                    "confirm": True,
-                }
-            )
-        payments.close()
+def test_a_decline_is_flattened(sandbox: Any, sdk: stripe.StripeClient) -> None:
+    with pytest.raises(stripe.CardError) as caught:
+        create(sdk, payment_method="pm_card_chargeDeclinedExpiredCard")
     flat = sandbox.normalize_error(caught.value)
     assert flat.pop("request_id").startswith("req_")
     assert flat == {

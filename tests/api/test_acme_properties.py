@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crossmem.api import tables_of
-from crossmem.api.acme import DOMAIN
-from crossmem.api.acme_requests import ChargeRequest, Plan, RefundRequest, Tier
-from crossmem.api.acme_rules import judge_charge, judge_refund
-from crossmem.api.cards import CARDS
-from crossmem.api.problem import Verdict, refused
-from crossmem.api.tables import Tables, read_tables
+from crossmem.api.acme.requests import PlanId, Tier
+from crossmem.api.payments.cards import CARDS
+from crossmem.api.problem import PolicyVerdict, refused
 
-from .acme import CSM, ENTERPRISE, FUNDING, PROMO, charge, copied, csm, refund
+from .acme import CODES, CSM, ENTERPRISE, FUNDING, PROMO, WORLD, charge, judged, judged_refund, refund
 from .helpers import merged, unhurried
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-BASE: Tables = read_tables(tables_of("acme"), DOMAIN.tables)
-CODES = csm(1)
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    """The tables as the study serves them: with the companion."""
-    folder: Path = tmp_path_factory.mktemp("world") / "acme"
-    return read_tables(copied(folder), DOMAIN.tables)
-
-
-def judged(request: dict[str, Any], tables: Tables) -> Verdict:
-    return judge_charge(ChargeRequest.model_validate(request), tables)
-
 
 # Words of the tables, words that are part of a fix, and anything else.
 codes = st.sampled_from(
@@ -45,7 +22,7 @@ codes = st.sampled_from(
 charges = st.builds(
     charge,
     customer=st.text(min_size=1, max_size=6),
-    plan_id=st.sampled_from(get_args(Plan)),
+    plan_id=st.sampled_from(get_args(PlanId)),
     tier=st.sampled_from(get_args(Tier)),
     billing_interval=st.sampled_from(["monthly", "annual"]),
     seats=st.integers(1, 60),
@@ -64,7 +41,7 @@ refunds = st.builds(
 )
 
 
-def said_by(verdict: Verdict) -> dict[str, Any]:
+def said_by(verdict: PolicyVerdict) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(bytes(refused(verdict, {}).body))
     return content
 
@@ -78,33 +55,31 @@ def holds_no_fix(said: dict[str, Any]) -> bool:
 
 @unhurried
 @given(request=charges)
-def test_merging_all_suggestions_is_accepted_in_one_go(request: dict[str, Any], world: Tables) -> None:
-    verdict = judged(request, world)
+def test_merging_all_suggestions_is_accepted_in_one_go(request: dict[str, Any]) -> None:
+    verdict = judged(request, WORLD)
     if not verdict.accepted:
         suggestions = said_by(verdict)["recovery_feedback"]["suggestions"]
-        assert judged(merged(request, suggestions), world).accepted
+        assert judged(merged(request, suggestions), WORLD).accepted
 
 
 @unhurried
 @given(request=charges)
 @example(request=charge(promo_codes=["GROW20X", "GROW20"]))
-def test_the_prose_of_a_refused_charge_never_holds_a_suggested_value(
-    request: dict[str, Any], world: Tables
-) -> None:
-    verdict = judged(request, world)
+def test_the_prose_of_a_refused_charge_never_holds_a_suggested_value(request: dict[str, Any]) -> None:
+    verdict = judged(request, WORLD)
     assert verdict.accepted or holds_no_fix(said_by(verdict))
 
 
 @unhurried
 @given(request=charges)
-def test_what_is_consulted_follows_from_the_request(request: dict[str, Any], world: Tables) -> None:
+def test_what_is_consulted_follows_from_the_request(request: dict[str, Any]) -> None:
     plan, right = request["plan_id"], CODES.get(request["plan_id"])
     expected = {FUNDING}
     expected |= {ENTERPRISE} if request["tier"] == "enterprise" else set()
     expected |= {CSM} if plan in CODES else set()
     checked = right is not None and request["csm_code"] == right
     expected |= {PROMO} if request["promo_codes"] or checked else set()
-    consulted = judged(request, world).consulted
+    consulted = judged(request, WORLD).consulted
     assert set(consulted) == expected
     assert len(consulted) == len(expected)
 
@@ -112,11 +87,11 @@ def test_what_is_consulted_follows_from_the_request(request: dict[str, Any], wor
 @unhurried
 @given(request=refunds)
 def test_a_refund_that_is_suggested_something_is_accepted_with_it(request: dict[str, Any]) -> None:
-    verdict = judge_refund(RefundRequest.model_validate(request), BASE)
+    verdict = judged_refund(request)
     if verdict.final:
         assert "recovery_feedback" not in said_by(verdict)
     elif verdict.violations:
         said = said_by(verdict)
         assert holds_no_fix(said)
         mended = merged(request, said["recovery_feedback"]["suggestions"])
-        assert judge_refund(RefundRequest.model_validate(mended), BASE).accepted
+        assert judged_refund(mended).accepted

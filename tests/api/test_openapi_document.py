@@ -1,10 +1,8 @@
-"""The OpenAPI document tells the truth (schemathesis)."""
+"""The OpenAPI document of each domain tells the truth (schemathesis), and no value of a table."""
 
 from __future__ import annotations
 
 import json
-import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -14,90 +12,136 @@ from hypothesis import HealthCheck, settings
 
 from crossmem.api import tables_of
 from crossmem.api.app import create_app
-from crossmem.api.problem import VOCABULARY
-from crossmem.api.recipe import DOMAIN
-from crossmem.api.server import Server, serving
+from crossmem.api.problem import ACTIONS
+from crossmem.api.server import ApiServer, serving
 
-from .helpers import CONVERT, body
+from .acme import ALL_CODES, CHARGES, PROMO, REFUNDS, charge, refund, rows
+from .acme import copied as acme_tables
+from .helpers import BRANDS, CONVERT, body, client_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from schemathesis import Case, CheckContext, Response
 
-# A well-formed request may be refused by policy: schemathesis alone would call that a lie.
-CONFIG = {"checks": {"positive_data_acceptance": {"expected-statuses": ["2xx", "403", "422"]}}}
-
 # Read at import: schemathesis' own way to a schema from a fixture does not work with pytest 9.2.
 # The cases go to a real server, and `test_the_server_serves_it` holds it to this document.
-DOCUMENT = create_app("recipe", tables_of("recipe"), "unused").openapi()
-schema = schemathesis.openapi.from_dict(DOCUMENT, config=schemathesis.Config.from_dict(CONFIG))
+DOCUMENTS = {name: create_app(name, tables_of(name), "unused").openapi() for name in ("recipe", "acme")}
+# A well-formed request may be refused by policy, or by Stripe: no lie of the document.
+STATUSES = {
+    "recipe": ["2xx", "403", "422"],
+    "acme": ["2xx", "400", "402", "403", "404", "409", "422"],
+}
 
 
-@pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("tables") / "recipe"
-    with serving("recipe", Path(shutil.copytree(tables_of("recipe"), folder))) as running:
-        yield running
-
-
-def feedback_is_for_well_formed_requests_only(
-    _ctx: CheckContext, response: Response, case: Case[Any]
-) -> None:
-    """A refused request gets feedback if and only if it was on the schema."""
-    if case.path == CONVERT and case.method == "POST" and response.status_code == 422:
-        assert case.meta is not None
-        given = "recovery_feedback" in json.loads(response.content)
-        assert given == case.meta.generation.mode.is_positive
-
-
-@schema.parametrize()
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-def test_every_answer_is_as_documented(case: Case[Any], live: Server) -> None:
-    case.call_and_validate(
-        base_url=live.url, additional_checks=[feedback_is_for_well_formed_requests_only]
+def schema_of(domain: str) -> schemathesis.schemas.BaseSchema:
+    config = {"checks": {"positive_data_acceptance": {"expected-statuses": STATUSES[domain]}}}
+    return schemathesis.openapi.from_dict(
+        DOCUMENTS[domain], config=schemathesis.Config.from_dict(config)
     )
 
 
-def openapi(client: httpx.Client) -> dict[str, Any]:
-    content: dict[str, Any] = client.get("/openapi.json").json()
-    return content
+recipe_schema, acme_schema = schema_of("recipe"), schema_of("acme")
+thorough = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def test_the_server_serves_it(client: httpx.Client) -> None:
-    assert openapi(client) == DOCUMENT
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ApiServer]]:
+    """A server of each domain; none of these tests changes its tables."""
+    folder = acme_tables(tmp_path_factory.mktemp("tables") / "acme")
+    with serving("recipe", tables_of("recipe")) as recipe, serving("acme", folder) as acme:
+        yield {"recipe": recipe, "acme": acme}
 
 
-def test_the_document_discloses_the_action_vocabulary(client: httpx.Client) -> None:
-    action = openapi(client)["components"]["schemas"]["Suggestion"]["properties"]["action"]
-    assert action["enum"] == list(VOCABULARY)
+@pytest.fixture(params=DOCUMENTS)
+def domain(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
-def test_the_document_discloses_the_request(client: httpx.Client) -> None:
-    request = openapi(client)["components"]["schemas"]["ConvertRequest"]
-    assert set(request["required"]) == set(body())
-    assert request["additionalProperties"] is False
+@pytest.fixture
+def client(live: dict[str, ApiServer], domain: str) -> Iterator[httpx.Client]:
+    with client_of(live[domain]) as opened:
+        yield opened
 
 
-def test_errors_are_documented_as_problems(client: httpx.Client) -> None:
-    operations = [of for path in openapi(client)["paths"].values() for of in path.values()]
+def policy_judges_well_formed_requests_only(
+    _ctx: CheckContext, response: Response, case: Case[Any]
+) -> None:
+    """A refused request shows table versions if and only if it was on the schema, feedback likewise."""
+    judging = case.path in (CHARGES, REFUNDS, CONVERT) and case.method == "POST"
+    if judging and response.status_code == 422:
+        assert case.meta is not None
+        content = json.loads(response.content)
+        on_schema = case.meta.generation.mode.is_positive
+        assert ("table_versions" in content) == on_schema
+        assert case.path != CONVERT or ("recovery_feedback" in content) == on_schema
+
+
+def check(case: Case[Any], server: ApiServer) -> None:
+    case.call_and_validate(
+        base_url=server.url, additional_checks=[policy_judges_well_formed_requests_only]
+    )
+
+
+@recipe_schema.parametrize()
+@thorough
+def test_every_answer_of_recipe_is_as_documented(case: Case[Any], live: dict[str, ApiServer]) -> None:
+    check(case, live["recipe"])
+
+
+@acme_schema.parametrize()
+@thorough
+def test_every_answer_of_acme_is_as_documented(case: Case[Any], live: dict[str, ApiServer]) -> None:
+    check(case, live["acme"])
+
+
+def test_the_server_serves_it_at_its_root_too(client: httpx.Client, domain: str) -> None:
+    page = client.get("/", follow_redirects=True)
+    assert page.url.path == "/openapi.json"
+    assert page.json() == DOCUMENTS[domain]
+
+
+def test_the_document_discloses_the_action_vocabulary(domain: str) -> None:
+    action = DOCUMENTS[domain]["components"]["schemas"]["Suggestion"]["properties"]["action"]
+    assert action["enum"] == list(ACTIONS)
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "request_"),
+    [
+        ("recipe", "ConvertRequest", body()),
+        ("acme", "ChargeRequest", charge()),
+        ("acme", "RefundRequest", refund("pi_1")),
+    ],
+)
+def test_the_document_discloses_the_request(of: str, name: str, request_: dict[str, Any]) -> None:
+    schema = DOCUMENTS[of]["components"]["schemas"][name]
+    assert set(schema["required"]) == set(request_)
+    assert schema["additionalProperties"] is False
+    assert of == "recipe" or schema["properties"]["amount"]["type"] == "integer"
+
+
+def test_errors_are_documented_as_problems(domain: str) -> None:
+    operations = [of for path in DOCUMENTS[domain]["paths"].values() for of in path.values()]
     kinds = {
         (status, kind)
         for operation in operations
         for status, response in operation["responses"].items()
         for kind in response["content"]
     }
-    problems = {(status, "application/problem+json") for status in ("400", "403", "409", "422")}
+    statuses = ["400", "403", "409", "422"] + ["402", "404", "502", "503"] * (domain == "acme")
+    problems = {(status, "application/problem+json") for status in statuses}
     assert kinds == {("200", "application/json"), *problems}
 
 
-def test_no_brand_is_told_by_the_document_which_is_what_the_root_leads_to(client: httpx.Client) -> None:
-    told = client.get("/", follow_redirects=True).text
-    for path in (tables_of("recipe") / "celiac_brands.snapshots").glob("*.json"):
-        for brands in json.loads(path.read_text())["rows"].values():
-            assert [brand for brand in brands if brand in told] == []
-
-
-def test_the_example_of_the_domain_is_refused_with_a_fix(client: httpx.Client) -> None:
-    path, request = DOMAIN.example
-    assert client.post(path, json=request).json()["recovery_feedback"]["suggestions"]
+def test_no_value_of_a_table_is_told_by_the_document(client: httpx.Client, domain: str) -> None:
+    told = client.get("/openapi.json").text
+    snapshots = (tables_of("recipe") / f"{BRANDS}.snapshots").glob("*.json")
+    brands = [
+        brand
+        for path in snapshots
+        for listed in json.loads(path.read_text())["rows"].values()
+        for brand in listed
+    ]
+    words = brands if domain == "recipe" else [*rows(PROMO), *ALL_CODES]
+    assert [word for word in words if word in told] == []

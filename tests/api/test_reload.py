@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from crossmem.api.server import Server
+from crossmem.api.server import ApiServer
 
 from .helpers import (
     BRANDS,
@@ -29,7 +29,7 @@ from .test_http_contract import assert_problem
 
 @pytest.mark.parametrize("token", [None, "", "wrong", "schlüssel"])
 def test_a_reload_without_the_right_token_is_a_403_and_changes_nothing(
-    server: Server, tables: Path, token: str | None
+    server: ApiServer, tables: Path, token: str | None
 ) -> None:
     swap(tables, "2.0.0")
     headers = {} if token is None else {b"X-Admin-Token": token.encode()}
@@ -108,7 +108,7 @@ def test_a_bad_file_is_a_409_and_all_old_tables_stay_in_force(
     assert [change["table"] for change in reload(client)] == [BRANDS]
 
 
-def test_a_request_never_sees_two_editions_while_reloads_go_on(server: Server, tables: Path) -> None:
+def test_a_request_never_sees_two_editions_while_reloads_go_on(server: ApiServer, tables: Path) -> None:
     first = {v: snapshot(v)["rows"]["flour"][0] for v in ("1.0.0", "4.0.0")}
     done = threading.Event()
 
@@ -139,7 +139,7 @@ def test_a_request_never_sees_two_editions_while_reloads_go_on(server: Server, t
     assert seen <= set(first.items())
 
 
-def test_reloads_at_once_report_a_change_exactly_once(server: Server, tables: Path) -> None:
+def test_reloads_at_once_report_a_change_exactly_once(server: ApiServer, tables: Path) -> None:
     swap(tables, "2.0.0")
     with client_of(server) as client, ThreadPoolExecutor(8) as pool:
         told = list(pool.map(lambda _: reload(client), range(16)))

@@ -9,20 +9,21 @@ import sys
 import threading
 import warnings
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
-from crossmem.api import DOMAINS, tables_of
-from crossmem.api.domain import load
-from crossmem.api.server import Server, serve, serving
+from crossmem.api import tables_of
+from crossmem.api.server import ApiServer, serve, serving
 from crossmem.errors import CrossmemError, InputError
 
-from .helpers import BRANDS, CONVERT, celiac, client_of, item, reload, served, swap
+from .acme import CHARGES, charge
+from .helpers import BRANDS, CONVERT, body, celiac, client_of, item, reload, served, swap
 
 
-def refuses_connections(server: Server) -> bool:
+def refuses_connections(server: ApiServer) -> bool:
     address = urlsplit(server.url)
     with socket.socket() as probe:
         return probe.connect_ex((address.hostname, address.port)) != 0
@@ -44,7 +45,7 @@ def test_a_server_stops_on_an_exception_with_a_connection_open(tables: Path) -> 
             client.get("/healthz")
             raise ZeroDivisionError
 
-    servers: list[Server] = []
+    servers: list[ApiServer] = []
     with pytest.raises(ZeroDivisionError):
         fail_inside()
     (server,) = servers
@@ -52,10 +53,14 @@ def test_a_server_stops_on_an_exception_with_a_connection_open(tables: Path) -> 
     assert refuses_connections(server)
 
 
-def test_stopping_leaves_no_thread_behind(tables: Path) -> None:
+@pytest.mark.parametrize(
+    ("domain", "path", "request_"),
+    [("recipe", CONVERT, body()), ("acme", CHARGES, charge())],
+)
+def test_stopping_leaves_no_thread_behind(domain: str, path: str, request_: dict[str, Any]) -> None:
     before = set(threading.enumerate())
-    with serving("recipe", tables) as server, client_of(server) as client:
-        reload(client)
+    with serving(domain, tables_of(domain)) as server, client_of(server) as client:
+        client.post(path, json=request_).raise_for_status()
         assert all(thread.daemon for thread in set(threading.enumerate()) - before)
     left = set(threading.enumerate()) - before
     for thread in left:
@@ -80,32 +85,37 @@ def test_two_servers_share_nothing(tables: Path, tmp_path: Path) -> None:
             assert to_two.get("/healthz").is_success
 
 
-@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize(
+    ("domain", "path", "request_"),
+    [
+        ("recipe", CONVERT, celiac(item("flour"))),
+        ("acme", CHARGES, charge(plan_id="partner")),
+    ],
+)
 def test_a_first_request_leaves_the_filters_of_warnings_alone(
-    domain: str, monkeypatch: pytest.MonkeyPatch
+    domain: str, path: str, request_: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They belong to the process: two servers that build routes at once undo each other's filters."""
 
     def touched(*_: object, **__: object) -> None:
         raise AssertionError("a request filters warnings")
 
-    path, body = load(domain).example
     with (
         serving(domain, tables_of(domain)) as server,
         client_of(server) as client,
         monkeypatch.context() as patch,
     ):
         patch.setattr(warnings, "catch_warnings", touched)
-        answer = client.post(path, json=body)
+        answer = client.post(path, json=request_)
     assert answer.status_code == 422
 
 
-def test_its_connections_do_not_wait_to_fill_packets(server: Server) -> None:
+def test_its_connections_do_not_wait_to_fill_packets(server: ApiServer) -> None:
     # What asyncio looks at before it sets TCP_NODELAY; without it a request takes 45 ms.
     assert server._socket.proto == socket.IPPROTO_TCP
 
 
-def test_the_admin_token_is_in_no_repr(server: Server) -> None:
+def test_the_admin_token_is_in_no_repr(server: ApiServer) -> None:
     assert server.admin_token not in repr(server)
 
 
@@ -133,15 +143,15 @@ def test_a_failed_start_in_the_thread_is_told(tables: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("port", [-1, 70_000])
-def test_a_port_that_does_not_exist_is_refused(port: int) -> None:
+def test_a_port_that_does_not_exist_is_refused(tables: Path, port: int) -> None:
     with pytest.raises(InputError, match=f"port {port}"):
-        serve("recipe", port)
+        serve("recipe", port, tables)
 
 
-def test_a_port_in_use_is_named(server: Server) -> None:
+def test_a_port_in_use_is_named(server: ApiServer, tables: Path) -> None:
     port = urlsplit(server.url).port or 0
     with pytest.raises(InputError, match=f"port {port} cannot be used: Address already in use"):
-        serve("recipe", port)
+        serve("recipe", port, tables)
 
 
 def test_serve_runs_until_ctrl_c_and_its_own_words_make_a_drift() -> None:

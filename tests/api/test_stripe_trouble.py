@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 from fastapi import FastAPI, Response
 
-from crossmem.api.background import AppThread
+from crossmem.api.app_thread import AppThread
+from crossmem.api.payments.access import StripeAccess
 from crossmem.api.server import serving
-from crossmem.api.stripe_access import StripeAccess
 
 from .acme import CHARGES, FUNDING, charge, copied
 from .helpers import client_of
 from .test_http_contract import assert_problem
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 KEY = "sk_test_SECRETSECRET"
+
+
+@contextmanager
+def charging_at(respond: Callable[[], Response]) -> Iterator[StripeAccess]:
+    """Run a Stripe that answers every charge with what `respond` returns."""
+    app = FastAPI(openapi_url=None)
+    app.post("/v1/payment_intents")(respond)
+    fake = AppThread(app, "Stripe in trouble")
+    try:
+        yield StripeAccess("test", fake.url, KEY)
+    finally:
+        fake.stop()
 
 
 @pytest.fixture
@@ -57,43 +71,38 @@ def test_stripe_in_trouble_is_told_in_one_line_and_asked_once(
     tables: Path, status: int, body: str, answer: int, detail: str
 ) -> None:
     asked = []
-    app = FastAPI(openapi_url=None)
 
-    @app.post("/v1/payment_intents")
     def trouble() -> Response:
         asked.append(1)
         return Response(body, status, media_type="application/json")
 
-    fake = AppThread(app, "Stripe in trouble")
-    try:
-        access = StripeAccess("test", fake.url, KEY)
-        with serving("acme", tables, access) as server, client_of(server) as client:
-            content = assert_problem(client.post(CHARGES, json=charge()), answer)
-    finally:
-        fake.stop()
+    with (
+        charging_at(trouble) as access,
+        serving("acme", tables, access) as server,
+        client_of(server) as client,
+    ):
+        content = assert_problem(client.post(CHARGES, json=charge()), answer)
     assert content["detail"] == detail
     assert asked == [1]
 
 
 def test_a_slow_stripe_does_not_hold_up_other_requests(tables: Path) -> None:
     let_go = threading.Event()
-    app = FastAPI(openapi_url=None)
 
-    @app.post("/v1/payment_intents")
     def slow() -> Response:
         let_go.wait(30)
         return Response("{}", 500)
 
-    fake = AppThread(app, "slow Stripe")
-    try:
-        access = StripeAccess("test", fake.url, KEY)
-        with serving("acme", tables, access) as server, client_of(server) as client:
-            waiting = threading.Thread(target=client.post, args=(CHARGES,), kwargs={"json": charge()})
-            waiting.start()
+    with (
+        charging_at(slow) as access,
+        serving("acme", tables, access) as server,
+        client_of(server) as client,
+    ):
+        waiting = threading.Thread(target=client.post, args=(CHARGES,), kwargs={"json": charge()})
+        waiting.start()
+        try:
             assert client.get("/healthz").json()["domain"] == "acme"
             assert waiting.is_alive()
+        finally:
             let_go.set()
             waiting.join(10)
-    finally:
-        let_go.set()
-        fake.stop()

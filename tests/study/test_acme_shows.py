@@ -19,8 +19,8 @@ from running import attempts_of, events_of, log_of, logs_of, outcome, run_phase
 
 from crossmem.analysis import metrics
 from crossmem.api import tables_of
-from crossmem.api.stripe_access import BASE_VARIABLE, KEY_VARIABLE
-from crossmem.api.stripe_emulator import emulating
+from crossmem.api.payments.access import BASE_VARIABLE, KEY_VARIABLE
+from crossmem.api.payments.emulator import emulating
 from crossmem.errors import InputError
 from crossmem.harness.results import load
 from crossmem.harness.table_files import read_table

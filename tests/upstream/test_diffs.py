@@ -24,7 +24,9 @@ versions = st.sampled_from(["1", "2"])
 
 def both(shape: Any, old: Any, new: Any, before: str, after: str) -> tuple[TableDiff, TableDiff]:
     """Return the server's diff as a client reads it, and the harness's."""
-    of = [server.Table("t", shape, version, rows) for version, rows in ((before, old), (after, new))]
+    of = [
+        server.ServedTable("t", shape, version, rows) for version, rows in ((before, old), (after, new))
+    ]
     change = server._change(*of)
     (told,) = read_reload({"reloaded": [change.model_dump()]})
     return told, difference(Table("t", before, old), Table("t", after, new))

@@ -15,9 +15,11 @@ class EmulatedError(Exception):
 
     def __init__(
         self,
-        status: int,
         message: str,
+        code: str | None = None,
+        param: str | None = None,
         *,
+        status: int = 400,
         type: str = "invalid_request_error",  # noqa: A002 - Stripe's name for it
         executed: bool = False,
         **more: Any,
@@ -25,8 +27,9 @@ class EmulatedError(Exception):
         super().__init__(message)
         self.status = status
         self.executed = executed
+        named = {"code": code, "param": param, **more}
         self.error: dict[str, Any] = {"type": type, "message": message}
-        self.error |= {name: value for name, value in more.items() if value is not None}
+        self.error |= {name: value for name, value in sorted(named.items()) if value is not None}
 
 
 @dataclass(frozen=True)
@@ -42,26 +45,15 @@ class Call:
         for sent in self.form:
             name = sent.partition("[")[0]
             if name == "payment_method_types":
-                raise EmulatedError(
-                    400,
-                    "The parameter payment_method_types is no longer supported.",
-                    code="payment_method_types_no_longer_supported",
-                    param=name,
-                )
+                message = f"The parameter {name} is no longer supported."
+                raise EmulatedError(message, f"{name}_no_longer_supported", name)
             if name not in names:
-                raise EmulatedError(
-                    400,
-                    f"Received unknown parameter: {name}",
-                    code="parameter_unknown",
-                    param=name,
-                )
+                raise EmulatedError(f"Received unknown parameter: {name}", "parameter_unknown", name)
 
     def required(self, name: str) -> str:
         """Return a parameter, or refuse the request that lacks it."""
         if not self.form.get(name):
-            raise EmulatedError(
-                400, f"Missing required param: {name}.", code="parameter_missing", param=name
-            )
+            raise EmulatedError(f"Missing required param: {name}.", "parameter_missing", name)
         return self.form[name]
 
     def amount(self) -> int:
@@ -69,16 +61,11 @@ class Call:
         sent = self.required("amount")
         good = sent.isascii() and sent.isdigit() and len(sent) < 20 and int(sent) > 0
         if not good:
-            raise EmulatedError(
-                400,
-                f"Invalid positive integer: {sent}",
-                code="parameter_invalid_integer",
-                param="amount",
-            )
+            message = f"Invalid positive integer: {sent}"
+            raise EmulatedError(message, "parameter_invalid_integer", "amount")
         if int(sent) > MAXIMUM:
-            raise EmulatedError(
-                400, "Amount must be no more than $999,999.99", code="amount_too_large", param="amount"
-            )
+            message = "Amount must be no more than $999,999.99"
+            raise EmulatedError(message, "amount_too_large", "amount")
         return int(sent)
 
     def metadata(self) -> dict[str, str]:

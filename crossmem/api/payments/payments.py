@@ -10,13 +10,13 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import stripe
 
-from crossmem.api.stripe_access import LOOPBACK, StripeAccess
+from crossmem.api.payments.access import LOOPBACK, StripeAccess
 
 # Under what a client of the API waits for it.
 TIMEOUT_S = 20.0
@@ -77,7 +77,7 @@ class _Transport(stripe.HTTPClient):
 
 
 class Payments:
-    """Stripe for one server; made once, for a client costs more than a request. Never retries."""
+    """Stripe for one server; made once, for a client costs more than a request."""
 
     def __init__(self, access: StripeAccess) -> None:
         self._transport = _Transport(local=urlsplit(access.base).hostname in LOOPBACK)
@@ -93,12 +93,7 @@ class Payments:
         self._transport.close()
 
     def charge(
-        self,
-        amount: int,
-        currency: str,
-        payment_method: str,
-        metadata: dict[str, str],
-        key: str | None,
+        self, amount: int, currency: str, payment_method: str, metadata: dict[str, str], key: str | None
     ) -> stripe.PaymentIntent:
         """Create and confirm a PaymentIntent over `amount` minor units.
 
@@ -118,7 +113,7 @@ class Payments:
                 _options(key),
             )
         except stripe.StripeError as error:
-            _fail(error)
+            raise _failure(error) from None
 
     def refund(self, payment_intent: str, amount: int, reason: Any, key: str | None) -> stripe.Refund:
         """Refund `amount` minor units of a charge; raises PaymentError as `charge` does."""
@@ -127,44 +122,43 @@ class Payments:
                 {"payment_intent": payment_intent, "amount": amount, "reason": reason}, _options(key)
             )
         except stripe.StripeError as error:
-            _fail(error)
+            raise _failure(error) from None
 
 
 def _options(key: str | None) -> stripe.RequestOptions:
     return {} if key is None else {"idempotency_key": key}
 
 
-def _fail(error: stripe.StripeError) -> NoReturn:
-    """Raise the PaymentError for an error of stripe-python.
+def _failure(error: stripe.StripeError) -> PaymentError:
+    """Return what an error of stripe-python says to a client of ours.
 
     Stripe's own words are passed on only where they concern the payment; the others may speak of
     the key.
     """
-    told = error.error
-    code = error.code or (told.code if told else None)
-    detail = error.user_message or "Stripe gave no reason."
-    failure = PaymentError(502, "Payment provider failed", "Stripe's answer cannot be understood.")
+    given = error.error
+    code = error.code or (given.code if given else None)
+    words = error.user_message or "Stripe gave no reason."
+    failed, unavailable = "Payment provider failed", "Payment provider unavailable"
     match error:
         case stripe.CardError():
-            decline = told.decline_code if told else None
-            failure = PaymentError(402, "Payment declined", detail, code, decline)
+            decline = given.decline_code if given else None
+            failure = PaymentError(402, "Payment declined", words, code, decline)
         case stripe.IdempotencyError():
-            failure = PaymentError(409, "Idempotency conflict", detail, code or "idempotency_error")
+            failure = PaymentError(409, "Idempotency conflict", words, code or "idempotency_error")
         case _ if error.http_status == 409:
-            failure = PaymentError(409, "Idempotency conflict", detail, code)
+            failure = PaymentError(409, "Idempotency conflict", words, code)
         case stripe.InvalidRequestError() if code == "resource_missing":
-            failure = PaymentError(404, "Not found at the payment provider", detail, code)
+            failure = PaymentError(404, "Not found at the payment provider", words, code)
         case stripe.InvalidRequestError():
-            failure = PaymentError(400, "Refused by the payment provider", detail, code)
+            failure = PaymentError(400, "Refused by the payment provider", words, code)
         case stripe.AuthenticationError() | stripe.PermissionError():
-            detail = "Stripe does not accept the API key for this."
-            failure = PaymentError(502, "Payment provider failed", detail)
+            failure = PaymentError(502, failed, "Stripe does not accept the API key for this.")
         case stripe.RateLimitError():
-            failure = PaymentError(503, "Payment provider unavailable", "Stripe limits the rate.")
+            failure = PaymentError(503, unavailable, "Stripe limits the rate.")
         case stripe.APIConnectionError():
-            detail = f"Stripe cannot be reached: {detail}."
-            failure = PaymentError(503, "Payment provider unavailable", detail)
+            failure = PaymentError(503, unavailable, f"Stripe cannot be reached: {words}.")
         case _ if (error.http_status or 0) >= 500:
-            detail = f"Stripe failed with status {error.http_status}."
-            failure = PaymentError(502, "Payment provider failed", detail)
-    raise failure from None
+            failure = PaymentError(502, failed, f"Stripe failed with status {error.http_status}.")
+        case _:
+            failure = PaymentError(502, failed, "Stripe's answer cannot be understood.")
+    return failure

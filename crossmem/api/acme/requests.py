@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from crossmem.api.fields import Sent, Text, whole
+from crossmem.api.fields import RequestPart, Text, whole
 from crossmem.api.problem import Versions
 
-Plan = Literal["starter", "growth", "scale", "partner", "enterprise-pilot"]
+PlanId = Literal["starter", "growth", "scale", "partner", "enterprise-pilot"]
 Tier = Literal["starter", "team", "enterprise"]
-Interval = Literal["monthly", "annual"]
+BillingInterval = Literal["monthly", "annual"]
 Currency = Literal["usd", "eur"]
 StripeReason = Literal["requested_by_customer", "duplicate", "fraudulent"]
 
@@ -22,13 +22,13 @@ Seats = Annotated[int, Field(strict=True, ge=1, le=1_000_000), BeforeValidator(w
 Days = Annotated[int, Field(strict=True, ge=0, le=100_000), BeforeValidator(whole)]
 
 
-class ChargeRequest(Sent):
+class ChargeRequest(RequestPart):
     """A charge for a plan. Codes and tokens are compared exactly."""
 
     customer: Text
-    plan_id: Plan
+    plan_id: PlanId
     tier: Tier
-    billing_interval: Interval
+    billing_interval: BillingInterval
     seats: Seats
     amount: Annotated[Charge, Field(description="In minor units of the currency.")]
     currency: Currency
@@ -39,7 +39,7 @@ class ChargeRequest(Sent):
     )
 
 
-class RefundRequest(Sent):
+class RefundRequest(RequestPart):
     """A refund of a charge, in part or in full."""
 
     payment_intent: Text

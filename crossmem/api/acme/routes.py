@@ -1,14 +1,16 @@
-"""The Acme billing domain: its two endpoints, which forward what policy accepts to Stripe."""
+"""The two endpoints of Acme billing, which forward what policy accepts to Stripe."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
+from pydantic import BaseModel
 
-from crossmem.api.acme_requests import (
+from crossmem.api.acme.requests import (
     Charged,
     ChargeRequest,
     Payment,
@@ -16,26 +18,22 @@ from crossmem.api.acme_requests import (
     RefundMade,
     RefundRequest,
 )
-from crossmem.api.acme_rules import SPECS, judge_charge, judge_refund
-from crossmem.api.domain import ApiDomain
+from crossmem.api.acme.rules import judge_charge, judge_refund
 from crossmem.api.problem import (
     FinalRefusal,
     PaymentProblem,
+    PolicyVerdict,
     Problem,
+    ProblemResponse,
     Refusal,
-    Verdict,
-    payment_problem,
     refused,
 )
-from crossmem.api.tables import Tables, TableStore
+from crossmem.api.tables import ServedTables, TableStore, versions_of
 
 if TYPE_CHECKING:
-    from crossmem.api.payments import Payments
+    from crossmem.api.payments.payments import Payments
 
-Asked = TypeVar("Asked")
-Answer = TypeVar("Answer")
-
-Key = Annotated[
+IdempotencyKey = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
@@ -68,7 +66,7 @@ def routes(store: TableStore, payments: Payments | None) -> APIRouter:
 
     # Not `async`: while Stripe takes its time, the server answers others.
     @router.post("/billing/charges", response_model=Charged, responses=RESPONSES)
-    def charge(body: ChargeRequest, idempotency_key: Key = None) -> Charged | Response:
+    def charge(body: ChargeRequest, idempotency_key: IdempotencyKey = None) -> object:
         """Charge a customer for a plan. What policy accepts is paid through Stripe at once."""
 
         def pay(through: Payments, versions: dict[str, str]) -> Charged:
@@ -76,24 +74,21 @@ def routes(store: TableStore, payments: Payments | None) -> APIRouter:
             intent = through.charge(
                 body.amount, body.currency, body.payment_method, details, idempotency_key
             )
+            asked = body.model_dump(exclude={"amount", "currency", "payment_method", "csm_code"})
             paid = Payment(
                 payment_intent=intent.id,
                 status=intent.status,
                 amount=intent.amount,
                 currency=intent.currency,
-                customer=body.customer,
-                plan_id=body.plan_id,
-                tier=body.tier,
-                billing_interval=body.billing_interval,
-                seats=body.seats,
-                promo_codes=body.promo_codes,
+                **asked,
             )
             return Charged(result=paid, table_versions=versions)
 
-        return _handled(body, store.tables, judge_charge, payments, pay)
+        tables = store.tables
+        return _handled(judge_charge(body, tables), tables, payments, pay)
 
     @router.post("/billing/refunds", response_model=RefundMade, responses=RESPONSES)
-    def refund(body: RefundRequest, idempotency_key: Key = None) -> RefundMade | Response:
+    def refund(body: RefundRequest, idempotency_key: IdempotencyKey = None) -> object:
         """Refund a charge, in part or in full."""
 
         def pay(through: Payments, versions: dict[str, str]) -> RefundMade:
@@ -108,58 +103,28 @@ def routes(store: TableStore, payments: Payments | None) -> APIRouter:
             )
             return RefundMade(result=result, table_versions=versions)
 
-        return _handled(body, store.tables, judge_refund, payments, pay)
+        tables = store.tables
+        return _handled(judge_refund(body, tables), tables, payments, pay)
 
     return router
 
 
 def _handled(
-    body: Asked,
-    tables: Tables,
-    judge: Callable[[Asked, Tables], Verdict],
+    verdict: PolicyVerdict,
+    tables: ServedTables,
     payments: Payments | None,
-    pay: Callable[[Payments, dict[str, str]], Answer],
-) -> Answer | Response:
-    """Judge a request, pay if policy accepts it, and say what happened."""
-    verdict = judge(body, tables)
-    versions = {name: tables[name].version for name in verdict.consulted}
+    pay: Callable[[Payments, dict[str, str]], BaseModel],
+) -> BaseModel | Response:
+    """Refuse what policy does not accept; else pay, and answer with what happened."""
+    versions = versions_of(tables, verdict.consulted)
     if not verdict.accepted:
         return refused(verdict, versions)
     if payments is None:
         raise RuntimeError("this server was made without payments")
-    from crossmem.api.payments import PaymentError
+    from crossmem.api.payments.payments import PaymentError  # loads stripe-python, which takes long
 
     try:
         return pay(payments, versions)
     except PaymentError as error:
-        said = PaymentProblem(
-            title=error.title,
-            status=error.status,
-            detail=error.detail,
-            code=error.code,
-            decline_code=error.decline_code,
-            table_versions=versions,
-        )
-        return payment_problem(said)
-
-
-EXAMPLE = {
-    "customer": "Fernhill Optics",
-    "plan_id": "scale",
-    "tier": "enterprise",
-    "billing_interval": "monthly",
-    "seats": 40,
-    "amount": 480000,
-    "currency": "usd",
-    "payment_method": "pm_card_mastercard_prepaid",
-    "promo_codes": [],
-}
-
-DOMAIN = ApiDomain(
-    name="acme",
-    title="Acme billing",
-    tables=SPECS,
-    routes=routes,
-    example=("/billing/charges", EXAMPLE),
-    takes_payments=True,
-)
+        content = PaymentProblem(**asdict(error), table_versions=versions)
+        return ProblemResponse(content.model_dump(exclude_none=True), error.status)

@@ -59,11 +59,10 @@ def _key() -> str:
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not key:
         raise InputError(f'stripe="test" needs a test-mode key (sk_test_...) in {KEY_VARIABLE}')
-    for prefix in LIVE_PREFIXES:
-        if key.startswith(prefix):
-            raise InputError(
-                f"{KEY_VARIABLE} holds a live-mode key ({prefix}...); only test-mode keys are used"
-            )
+    if (live := key[:8]) in LIVE_PREFIXES:
+        raise InputError(
+            f"{KEY_VARIABLE} holds a live-mode key ({live}...); only test-mode keys are used"
+        )
     if not TEST_KEY.fullmatch(key):
         raise InputError(f"{KEY_VARIABLE} holds no test-mode key (sk_test_... or rk_test_...)")
     return key

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from crossmem.api.cards import CARDS, Card
-from crossmem.api.stripe_call import Call, EmulatedError
+from crossmem.api.payments.calls import Call, EmulatedError
+from crossmem.api.payments.cards import CARDS, StripeCard
 
 Object = dict[str, Any]
 """A Stripe object as it is in a response."""
 
 # Stripe's limits; the minimum is that of a charge in its settlement currency.
-MINIMUM = {"usd": (50, "$0.50 usd"), "eur": (50, "€0.50 eur")}
+MINIMUM = 50
 SIGNS = {"usd": "$", "eur": "€"}
 REASONS = ("duplicate", "fraudulent", "requested_by_customer")
 CONFIRM_PARAMS = frozenset({"expand", "payment_method"})
@@ -32,7 +32,7 @@ class Account:
     intents: dict[str, Object] = field(default_factory=dict)
     charges: dict[str, Object] = field(default_factory=dict)
     methods: dict[str, Object] = field(default_factory=dict)
-    cards: dict[str, Card] = field(default_factory=dict)
+    cards: dict[str, StripeCard] = field(default_factory=dict)
     refunds: dict[str, Object] = field(default_factory=dict)
 
 
@@ -41,22 +41,16 @@ def create_intent(account: Account, call: Call) -> Object:
     call.known(INTENT_PARAMS)
     amount = call.amount()
     currency = call.required("currency")
-    if currency not in MINIMUM:
-        raise EmulatedError(400, f"Invalid currency: {currency}", param="currency")
-    least, words = MINIMUM[currency]
-    if amount < least:
-        raise EmulatedError(
-            400, f"Amount must be at least {words}", code="amount_too_small", param="amount"
-        )
+    if currency not in SIGNS:
+        raise EmulatedError(f"Invalid currency: {currency}", param="currency")
+    if amount < MINIMUM:
+        least = f"{SIGNS[currency]}{MINIMUM / 100:.2f} {currency}"
+        raise EmulatedError(f"Amount must be at least {least}", "amount_too_small", "amount")
     confirming = call.form.get("confirm") == "true"
     card = _card(call)
     if confirming and card is None:
-        raise EmulatedError(
-            400,
-            "You cannot confirm this PaymentIntent because it's missing a payment method.",
-            code="parameter_missing",
-            param="payment_method",
-        )
+        message = "You cannot confirm this PaymentIntent because it's missing a payment method."
+        raise EmulatedError(message, "parameter_missing", "payment_method")
     intent: Object = {
         "id": f"pi_{call.seed}",
         "object": "payment_intent",
@@ -77,11 +71,11 @@ def create_intent(account: Account, call: Call) -> Object:
     }
     account.intents[intent["id"]] = intent
     if card is not None:
-        intent["payment_method"] = _method(account, card, call.seed)
+        intent["payment_method"] = _attached(account, card, call.seed)
         intent["status"] = "requires_confirmation"
-    return (
-        _charged(account, intent, card, call) if confirming and card else _shown(account, intent, call)
-    )
+        if confirming:
+            return _charged(account, intent, card, call)
+    return _shown(account, intent, call)
 
 
 def confirm_intent(account: Account, call: Call) -> Object:
@@ -92,7 +86,7 @@ def confirm_intent(account: Account, call: Call) -> Object:
     if intent["status"] == "succeeded":
         raise _unexpected(intent, "because it has already succeeded after being previously confirmed")
     if card is not None:
-        intent["payment_method"] = _method(account, card, call.seed)
+        intent["payment_method"] = _attached(account, card, call.seed)
     elif intent["payment_method"] is None:
         raise _unexpected(intent, "because it's missing a payment method")
     else:
@@ -115,28 +109,26 @@ def create_refund(account: Account, call: Call) -> Object:
     call.known(REFUND_PARAMS)
     reason = call.form.get("reason")
     if reason is not None and reason not in REASONS:
-        raise EmulatedError(400, f"Invalid reason: must be one of {', '.join(REASONS)}", param="reason")
+        raise EmulatedError(f"Invalid reason: must be one of {', '.join(REASONS)}", param="reason")
     given = call.amount() if "amount" in call.form else None
     intent_id = call.required("payment_intent")
     intent = _found(account.intents, "payment_intent", intent_id, "payment_intent")
     charge = account.charges.get(intent["latest_charge"] or "")
     if charge is None or charge["status"] != "succeeded":
-        raise EmulatedError(
-            400,
-            f"This PaymentIntent ({intent_id}) does not have a successful charge to refund.",
-            executed=True,
-        )
+        message = f"This PaymentIntent ({intent_id}) does not have a successful charge to refund."
+        raise EmulatedError(message, executed=True)
     left = charge["amount"] - charge["amount_refunded"]
     if left == 0:
-        raise EmulatedError(
-            400,
-            f"Charge {charge['id']} has already been refunded.",
-            code="charge_already_refunded",
-            executed=True,
-        )
+        message = f"Charge {charge['id']} has already been refunded."
+        raise EmulatedError(message, "charge_already_refunded", executed=True)
     amount = left if given is None else given
     if amount > left:
-        raise _too_much(charge, amount, left)
+        # Stripe gives no `code` here, only the parameter.
+        sign = SIGNS[charge["currency"]]
+        of = "charge amount" if left == charge["amount"] else "unrefunded amount on charge"
+        asked, rest = f"{sign}{amount / 100:.2f}", f"{sign}{left / 100:.2f}"
+        message = f"Refund amount ({asked}) is greater than {of} ({rest})"
+        raise EmulatedError(message, param="amount", executed=True)
     charge["amount_refunded"] += amount
     charge["refunded"] = charge["amount_refunded"] == charge["amount"]
     refund: Object = {
@@ -155,7 +147,7 @@ def create_refund(account: Account, call: Call) -> Object:
     return copy.deepcopy(refund)
 
 
-def _charged(account: Account, intent: Object, card: Card, call: Call) -> Object:
+def _charged(account: Account, intent: Object, card: StripeCard, call: Call) -> Object:
     declined = card.decline
     charge: Object = {
         "id": f"ch_{call.seed}",
@@ -180,14 +172,14 @@ def _charged(account: Account, intent: Object, card: Card, call: Call) -> Object
         intent["last_payment_error"] = None
         return _shown(account, intent, call)
     refusal = EmulatedError(
-        402,
         declined.message,
+        declined.code,
+        declined.param,
+        status=402,
         type="card_error",
         executed=True,
         charge=charge["id"],
-        code=declined.code,
         decline_code=declined.decline_code,
-        param=declined.param,
         payment_method=copy.deepcopy(account.methods[intent["payment_method"]]),
     )
     # The intent takes another card now; the one that was declined is in the error.
@@ -200,34 +192,30 @@ def _charged(account: Account, intent: Object, card: Card, call: Call) -> Object
     raise refusal
 
 
-def _card(call: Call) -> Card | None:
+def _card(call: Call) -> StripeCard | None:
     token = call.form.get("payment_method")
     if token is None:
         return None
     if token not in CARDS:
-        raise EmulatedError(
-            400,
-            f"No such PaymentMethod: '{token}'",
-            code="resource_missing",
-            param="payment_method",
-        )
+        raise EmulatedError(f"No such PaymentMethod: '{token}'", "resource_missing", "payment_method")
     return CARDS[token]
 
 
-def _method(account: Account, card: Card, seed: str) -> str:
-    method = {
-        "id": f"pm_{seed}",
+def _attached(account: Account, card: StripeCard, seed: str) -> str:
+    """Make a payment method of a card; return its id."""
+    method = f"pm_{seed}"
+    account.cards[method] = card
+    account.methods[method] = {
+        "id": method,
         "object": "payment_method",
         "card": _described(card),
         "livemode": False,
         "type": "card",
     }
-    account.methods[f"pm_{seed}"] = method
-    account.cards[f"pm_{seed}"] = card
-    return f"pm_{seed}"
+    return method
 
 
-def _described(card: Card) -> Object:
+def _described(card: StripeCard) -> Object:
     return {"brand": card.brand, "funding": card.funding, "last4": card.last4}
 
 
@@ -236,7 +224,7 @@ def _shown(account: Account, intent: Object, call: Call) -> Object:
     known = {"payment_method": account.methods, "latest_charge": account.charges}
     for name in call.expanded():
         if name not in known:
-            raise EmulatedError(400, f"This property cannot be expanded ({name}).")
+            raise EmulatedError(f"This property cannot be expanded ({name}).")
         if shown[name] is not None:
             shown[name] = copy.deepcopy(known[name][shown[name]])
     return shown
@@ -244,33 +232,15 @@ def _shown(account: Account, intent: Object, call: Call) -> Object:
 
 def _found(objects: Mapping[str, Object], kind: str, wanted: str, param: str) -> Object:
     if wanted not in objects:
-        raise EmulatedError(
-            404,
-            f"No such {kind}: '{wanted}'",
-            executed=True,
-            code="resource_missing",
-            param=param,
-        )
+        message = f"No such {kind}: '{wanted}'"
+        raise EmulatedError(message, "resource_missing", param, status=404, executed=True)
     return objects[wanted]
 
 
 def _unexpected(intent: Object, why: str) -> EmulatedError:
     return EmulatedError(
-        400,
         f"You cannot confirm this PaymentIntent {why}.",
+        "payment_intent_unexpected_state",
         executed=True,
-        code="payment_intent_unexpected_state",
         payment_intent=copy.deepcopy(intent),
-    )
-
-
-def _too_much(charge: Object, amount: int, left: int) -> EmulatedError:
-    # Stripe gives no `code` here, only the parameter.
-    sign = SIGNS[charge["currency"]]
-    of = "charge amount" if left == charge["amount"] else "unrefunded amount on charge"
-    return EmulatedError(
-        400,
-        f"Refund amount ({sign}{amount / 100:.2f}) is greater than {of} ({sign}{left / 100:.2f})",
-        executed=True,
-        param="amount",
     )
