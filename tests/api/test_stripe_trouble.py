@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 
 from crossmem.api.app_thread import AppThread
 from crossmem.api.payments.access import StripeAccess
+from crossmem.api.payments.emulator import emulating
 from crossmem.api.server import serving
 
 from .acme import CHARGES, FUNDING, charge, copied
@@ -26,7 +28,7 @@ KEY = "sk_test_SECRETSECRET"
 
 
 @contextmanager
-def charging_at(respond: Callable[[], Response]) -> Iterator[StripeAccess]:
+def charging_at(respond: Callable[..., Any]) -> Iterator[StripeAccess]:
     """Run a Stripe that answers every charge with what `respond` returns."""
     app = FastAPI(openapi_url=None)
     app.post("/v1/payment_intents")(respond)
@@ -56,24 +58,24 @@ STRIPE_ERROR = json.dumps({"error": {"type": "api_error", "message": f"Invalid A
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "answer", "detail"),
+    ("status", "body", "answer", "detail", "times"),
     [
-        (500, STRIPE_ERROR, 502, "Stripe failed with status 500."),
-        (503, STRIPE_ERROR, 502, "Stripe failed with status 503."),
-        (502, "<html>", 502, "Stripe failed with status 502."),
-        (200, "<html>", 502, "Stripe's answer cannot be understood."),
-        (401, STRIPE_ERROR, 502, "Stripe does not accept the API key for this."),
-        (403, STRIPE_ERROR, 502, "Stripe does not accept the API key for this."),
-        (429, STRIPE_ERROR, 503, "Stripe limits the rate."),
+        (500, STRIPE_ERROR, 502, "Stripe failed with status 500.", 3),
+        (503, STRIPE_ERROR, 502, "Stripe failed with status 503.", 3),
+        (502, "<html>", 502, "Stripe failed with status 502.", 3),
+        (200, "<html>", 502, "Stripe's answer cannot be understood.", 1),
+        (401, STRIPE_ERROR, 502, "Stripe does not accept the API key for this.", 1),
+        (403, STRIPE_ERROR, 502, "Stripe does not accept the API key for this.", 1),
+        (429, STRIPE_ERROR, 503, "Stripe limits the rate.", 3),
     ],
 )
-def test_stripe_in_trouble_is_told_in_one_line_and_asked_once(
-    tables: Path, status: int, body: str, answer: int, detail: str
+def test_stripe_in_trouble_is_asked_again_where_it_may_pass_and_told_in_one_line(
+    tables: Path, status: int, body: str, answer: int, detail: str, times: int
 ) -> None:
-    asked = []
+    keys = []
 
-    def trouble() -> Response:
-        asked.append(1)
+    def trouble(request: Request) -> Response:
+        keys.append(request.headers["idempotency-key"])
         return Response(body, status, media_type="application/json")
 
     with (
@@ -83,7 +85,37 @@ def test_stripe_in_trouble_is_told_in_one_line_and_asked_once(
     ):
         content = assert_problem(client.post(CHARGES, json=charge()), answer)
     assert content["detail"] == detail
-    assert asked == [1]
+    assert len(keys) == times
+    assert len(set(keys)) == 1
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_what_passes_at_once_costs_nobody_an_attempt(tables: Path, status: int) -> None:
+    """Stripe fails before and after it took the charge; under its key it is charged once."""
+    with emulating() as stripe:
+        troubles, charged = iter(["before", "after", "never"]), []
+
+        async def passing(request: Request) -> Response:
+            when = next(troubles)
+            if when != "before":
+                url = f"{stripe.base}/v1/payment_intents"
+                headers = {k: v for k, v in request.headers.items() if k != "host"}
+                async with httpx.AsyncClient() as client:
+                    taken = await client.post(url, content=await request.body(), headers=headers)
+                charged.append(taken.json()["id"])
+            if when != "never":
+                return Response(STRIPE_ERROR, status)
+            return Response(taken.content, taken.status_code, media_type="application/json")
+
+        with (
+            charging_at(passing) as access,
+            serving("acme", tables, access) as server,
+            client_of(server) as client,
+        ):
+            answer = client.post(CHARGES, json=charge())
+    assert answer.status_code == 200, answer.text
+    assert len(charged) == 2
+    assert len(set(charged)) == 1
 
 
 def test_a_slow_stripe_does_not_hold_up_other_requests(tables: Path) -> None:
