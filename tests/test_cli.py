@@ -129,7 +129,9 @@ def test_a_port_in_use_is_one_line(served: tuple[subprocess.Popen[str], str]) ->
 
 def test_an_unknown_domain_is_one_line_with_the_choices() -> None:
     said = one_line(crossmem("serve", "recipee"))
-    assert said.startswith("crossmem: unknown domain 'recipee'; did you mean 'recipe'? Choices: recipe")
+    assert said.startswith(
+        "crossmem: unknown domain 'recipee'; did you mean 'recipe'? Choices: acme, recipe"
+    )
 
 
 @pytest.mark.parametrize("port", ["70000", "-1"])

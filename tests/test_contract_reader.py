@@ -225,10 +225,10 @@ def test_only_a_refused_form_can_be_mended(status: int, final: bool) -> None:
     assert read_response(status, {}).final is final
 
 
-def test_a_stamp_that_is_missing_or_no_text_is_unknown() -> None:
-    read = refusal(table_versions={"T": "1", "U": None, "V": 2, "W": ["1"]})
+def test_a_number_is_a_stamp_as_well_and_one_that_is_missing_or_neither_is_unknown() -> None:
+    read = refusal(table_versions={"T": "1", "U": None, "V": 2, "W": ["1"], "X": 1.5, "Y": True})
 
-    assert read.stamps == {"T": "1"}
+    assert read.stamps == {"T": "1", "V": "2", "X": "1.5"}
 
 
 @pytest.mark.parametrize("versions", [None, [], "1.0.0", {}, 0])

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 NOTEBOOK = path_of("phase1")
-ARMS = ("A0", "A1F", "A2", "A3", "LW", "LWG")
+ARMS = ("A0", "A1", "A2", "A3", "A1F", "LW", "LWG", "oracle", "bound")
+LINES = ("oracle", "bound")
 Rows = list[dict[str, Any]]
 
 
@@ -233,13 +234,13 @@ def test_the_table_of_memory_events_counts_the_events(report: Report) -> None:
 def test_the_finding_says_what_the_rows_give_also_where_a_baseline_does_better(report: Report) -> None:
     text = report.finding()
     attempts = {arm: total(of(report.rows, arm), "attempts") for arm in ARMS}
-    fewest = min(attempts.values())
+    fewest = min(number for arm, number in attempts.items() if arm not in LINES)
     assert "Over 24 episodes " in text
     assert f" attempts: {fewest}, {attempts['A0'] - fewest} fewer than an agent without memory" in text
     for baseline, gap, direction in (("LW", 1, "more"), ("LWG", -1, "fewer")):
         assert attempts[baseline] - attempts["A2"] == gap
         assert re.search(rf"\b{baseline} \([^)]+\) needed 1 attempt {direction} than A2", text)
-    for arm in ARMS:
+    for arm in (arm for arm in ARMS if arm not in LINES):
         stale = total(of(report.rows, arm, drift_epoch=1), "stale_attempt")
         assert re.search(rf"\b{arm}\b[\w, ]*? paid {stale or 'none'}\b", text), arm
         poisoned = total(of(report.rows, arm), "poisoned")
@@ -275,7 +276,7 @@ def test_published_it_is_listed_as_scripted_with_what_its_results_file_holds(
         "Agent": f"scripted (profile {config['parameters']['model']})",
         "Stream": config["stream"],
         "Drift pattern": config["pattern"],
-        "Arms": ", ".join(ARMS),
+        "Arms": ", ".join(arm for arm in ARMS if arm not in LINES),
     }
 
 

@@ -7,12 +7,13 @@ nothing succeeded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, cast, get_args
 
 import pandas as pd
 
 from crossmem.domains import domain
 from crossmem.memory.arms import BOUND
+from crossmem.memory.policies import Kind
 
 if TYPE_CHECKING:
     from crossmem.harness.records import Row
@@ -36,8 +37,6 @@ _SUMS = {
     "provider_failed": "provider_failures",
 }
 """The columns of the rows that are summed over a window, and what their sums are called."""
-
-_EVENT_KINDS = ("admit", "relearn", "confirm", "hit", "refuse", "invalidate", "restamp", "evict")
 
 
 def episodes(run: Run, family: str | None = None) -> pd.DataFrame:
@@ -85,10 +84,13 @@ def measure(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def summary(run: Run) -> pd.DataFrame:
-    """Return one row per arm over the whole stream; `regret` is attempts above the bound's."""
+    """Return one row per arm over the whole stream; `regret` is attempts above the bound's.
+
+    It is missing where the run has no bound.
+    """
     table = measure(episodes(run), ["arm"])
-    if has(run, BOUND.name):
-        table["regret"] = table["attempts"] - value(table, BOUND.name, "attempts")
+    bound = value(table, BOUND.name, "attempts") if has(run, BOUND.name) else float("nan")
+    table["regret"] = table["attempts"] - bound
     return table
 
 
@@ -129,7 +131,7 @@ def memory_events(run: Run) -> pd.DataFrame:
         run.events.groupby(["arm", "kind"])
         .size()
         .unstack(fill_value=0)
-        .reindex(index=run.arms, columns=list(_EVENT_KINDS), fill_value=0)
+        .reindex(index=run.arms, columns=list(get_args(Kind)), fill_value=0)
     )
     counts.index.name, counts.columns.name = "arm", None
     seen = counts.loc[:, (counts > 0).any()]

@@ -139,15 +139,15 @@ def locate(wanted: str, phase: str | None = None, stream: str | None = None) -> 
     if wanted == "latest":
         fitting = [path for path, config in finished(folder) if _fits(config, phase, stream)]
         if not fitting:
-            of = f" of {phase} on stream {stream}" if phase else ""
+            of = f" of {_named(phase, stream)}" if phase else ""
             raise InputError(f"results: no results file{of} in {folder}")
         return fitting
     places = [paths.given(wanted), folder / wanted, folder / f"{wanted}.jsonl"]
     path = next((path for path in places if path.is_file()), places[0])
     config = read_config(path)
     if not _fits(config, phase, stream):
-        of = f"{config.get('phase')} on stream {config.get('stream')}"
-        raise InputError(f"results: {path} is of {of}, not of {phase} on stream {stream}")
+        of = _named(config.get("phase"), config.get("stream"))
+        raise InputError(f"results: {path} is of {of}, not of {_named(phase, stream)}")
     if not has_ended(path):
         raise InputError(_UNFINISHED.format(path))
     return [path]
@@ -160,6 +160,10 @@ def finished(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             config = read_config(path)
             if has_ended(path):
                 yield path, config
+
+
+def _named(phase: str | None, stream: str | None) -> str:
+    return f"{phase} on stream {stream}" if stream else str(phase)
 
 
 def _fits(config: dict[str, Any], phase: str | None, stream: str | None) -> bool:
