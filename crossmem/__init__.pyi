@@ -10,6 +10,7 @@ from .analysis.display import show as show
 from .analysis.display import stable_policies as stable_policies
 from .analysis.explorer import Explorer as Explorer
 from .analysis.notices import notice as notice
+from .analysis.ranking import ranked_as as ranked_as
 from .harness.history import memory_at as memory_at
 from .harness.results import load as load
 from .settings import AcmeSettings as AcmeSettings

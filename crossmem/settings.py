@@ -6,9 +6,12 @@ found out by `study.py`, before a run starts.
 
 from __future__ import annotations
 
+import ast
 import inspect
+import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
@@ -303,11 +306,31 @@ def guard(kind: type[Known], namespace: Mapping[str, Any]) -> Known:
     """Return the checked settings found in a notebook's `namespace` (its `globals()`).
 
     Papermill only warns of a misspelt parameter and runs with the default; here every name that the
-    notebook holds at this point and that is no parameter stops it. Raises InputError.
+    notebook holds at this point and that is no parameter stops it, but for those that its own cells
+    bound when they were run before. Raises InputError.
     """
-    return read_settings(
-        kind, {name: value for name, value in namespace.items() if _is_parameter(name, value)}
-    )
+    own = _bound_before(namespace.get("In", ()), set(kind.model_fields))
+    given = {name: value for name, value in namespace.items() if _is_parameter(name, value)}
+    return read_settings(kind, {name: value for name, value in given.items() if name not in own})
+
+
+def _bound_before(executed: Sequence[str], parameters: set[str]) -> set[str]:
+    """Return the names that cells bound which were executed from a first guard on.
+
+    `executed` are the sources of cells in order, as IPython keeps them. A cell that binds a parameter
+    is one in which a person sets parameters: what it binds is not passed over.
+    """
+    cells = itertools.dropwhile(lambda cell: "guard(" not in cell, executed)
+    bound: set[str] = set()
+    for cell in cells:
+        with suppress(SyntaxError):  # a magic command
+            names = {
+                node.id
+                for node in ast.walk(ast.parse(cell))
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            }
+            bound |= names if names.isdisjoint(parameters) else set()
+    return bound
 
 
 def _is_parameter(name: str, value: object) -> bool:

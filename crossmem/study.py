@@ -17,6 +17,7 @@ from tqdm import tqdm
 from crossmem import paths, streams
 from crossmem.agents.cost import Meter
 from crossmem.agents.factory import agent_factory, check_model, expectation, full_name, label
+from crossmem.agents.scripted import same_as_haiku
 from crossmem.api import tables_of
 from crossmem.api.payments.access import KEY_VARIABLE, stripe_access
 from crossmem.authoring import audit
@@ -62,6 +63,11 @@ def run(settings: RunSettings) -> Run:
     unfinished = find_unfinished(settings, stream) if settings.resume else None
     if unfinished:
         check_same_api(unfinished, source)
+    _announce(settings)
+    if isinstance(source, EmbeddedApi) and source.stripe:
+        from crossmem.api.payments import payments  # loads stripe-python, which takes long
+
+        payments.check_payments(source.stripe)
     with agent_factory(settings) as agents:
         probes = _probe(settings, stream, source, agents)
         with closing(_open_log(settings, stream, source, probes, unfinished)) as log:
@@ -176,6 +182,17 @@ def _open_log(
         return log
     stem = f"{stream.results_prefix}_{stream.pattern}_{label(settings)}_{now():%Y%m%dT%H%M%SZ}"
     return RunLog.create(paths.results(), stem, run_config(settings, stream, source, probes))
+
+
+def _announce(settings: RunSettings) -> None:
+    """Say before a scripted run what in it will vary nothing."""
+    if not settings.mock:
+        return
+    if same := same_as_haiku(settings.model, settings.hint_style):
+        tqdm.write(same, file=sys.stderr)
+    if settings.replicates > 1 and not any(arm.draws for arm in settings.arms_to_run()):
+        said = f"the scripted agent is deterministic: {settings.replicates} replicates give equal rows"
+        tqdm.write(said, file=sys.stderr)
 
 
 def _probe(

@@ -22,7 +22,7 @@ from crossmem.cli import notebook_settings
 from crossmem.errors import InputError
 from crossmem.harness.results import Run, load
 from crossmem.paths import RESULTS_VARIABLE
-from crossmem.report.execute import sentinel_text
+from crossmem.report.execute import execute, sentinel_text
 from crossmem.report.html import render
 from crossmem.settings import parameters_cell
 
@@ -185,6 +185,20 @@ def test_arms_without_a_dividend_are_no_error(arms: str) -> None:
     shown = walk("phase2", mock=True, arms=arms)
     (figure,) = [each for each in shown if each.code == "cm.figures.dividend(run)"]
     assert "needs both A2 and A2D" in figure.html
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("results")
+@pytest.mark.parametrize("notebook", ["phase1", "phase3"])
+def test_all_cells_may_be_run_twice_in_one_kernel(notebook: str, tmp_path: Path) -> None:
+    content = json.loads(path_of(notebook).read_text(encoding="utf-8"))
+    code = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
+    code[0]["source"] += ["\nmock = True\narms = 'A0,A2'"]
+    content["cells"] = [*code, *({**cell, "id": f"again-{n}"} for n, cell in enumerate(code))]
+    twice = tmp_path / "twice.ipynb"
+    twice.write_text(json.dumps(content), encoding="utf-8")
+    assert sentinel_text(execute(twice, tmp_path / "out.ipynb", {}))
+    assert len(list(paths.results().glob("*.jsonl"))) == 2
 
 
 # -- as typed --------------------------------------------------------------------------------------

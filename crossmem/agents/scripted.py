@@ -42,6 +42,21 @@ def profile(model: str) -> str:
     )
 
 
+def same_as_haiku(model: str, hint_style: str) -> str:
+    """Return a sentence where another profile than haiku does what haiku does, else nothing.
+
+    >>> same_as_haiku("sonnet", "append")
+    ''
+    """
+    name = profile(model)
+    if name == "haiku" or hint_style not in PROFILES[name]:
+        return ""
+    return (
+        f"The scripted profiles differ under the hint style append alone: under {hint_style} {name} "
+        "does what haiku does, so this says nothing of either model."
+    )
+
+
 @dataclass
 class ScriptedAgent:
     """An agent without a model."""

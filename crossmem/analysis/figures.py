@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -16,7 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from crossmem.analysis import metrics, stats
-from crossmem.analysis.display import Picture, Prose, count, titled
+from crossmem.analysis.display import Picture, Prose, count, drawing_style, titled
 from crossmem.memory.arms import REFERENCES
 
 if TYPE_CHECKING:
@@ -39,12 +38,6 @@ _OUTCOME_STYLE = {
     "failed": ("#222222", "F", "white"),
 }
 """Colour of the cell, its letter, and the letter's colour; by the letter, colour is not all."""
-_STYLE: dict[Any, Any] = {
-    "font.size": 10,
-    "axes.titlesize": 12,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-}
 
 
 def strip(run: Run) -> Picture:
@@ -201,7 +194,7 @@ def _canvas(
     With `margins` (left, bottom, right, top, in inches) nothing has to be laid out, which is a third of
     the time a figure takes; without, matplotlib finds the room that labels need.
     """
-    with mpl.rc_context(_STYLE):
+    with drawing_style():
         figure = Figure(figsize=(width, height), layout=None if margins else "constrained")
         if margins:
             left, bottom, right, top = margins

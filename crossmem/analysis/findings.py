@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from crossmem import paths
 from crossmem.analysis import display, metrics, stats
 from crossmem.analysis.display import Prose, against, arm_title, count, grouped, joined, listed
+from crossmem.analysis.ranking import check_measured, why_unranked
 from crossmem.domains import domain
 from crossmem.memory.arms import BOUND, ORACLE, REFERENCES
 
@@ -31,26 +32,31 @@ Totals = dict[str, dict[str, float]]
 def finding(run: Run) -> Prose:
     """Say who paid what over the whole stream and after the drifts."""
     totals, rows = _totals(run), run.rows
-    if rows["recalled"].any() and not any(each.attempts[0].carried for each in run.episodes):
+    unranked = why_unranked(run)
+    if (
+        not unranked
+        and rows["recalled"].any()
+        and not any(each.attempts[0].carried for each in run.episodes)
+    ):
         return Prose((_ignored_memory(run, totals),))
-    sentences = [_fewest_attempts(run, totals)]
-    if failed := metrics.unsolved_by_arm(run):
-        sentences.append(_failures(totals, failed))
-    if not stats.why_none(run):
+    sentences = [unranked or _fewest_attempts(run, totals)]
+    if not unranked and (failed := metrics.unsolved_by_arm(run)):
+        sentences.append(f"Not every episode succeeded. Failed: {listed(failed)}.")
+    if not unranked and not stats.why_none(run):
         sentences.append(_differences(run))
     if run.config["drift_events"]:
-        sentences += _drift_findings(run, totals)
+        sentences.append(_stale_attempts(run))
+        sentences += [] if unranked else _drift_findings(run, totals)
     if rows["poisoned"].any():
         sentences.append(_poisoned_attempts(totals))
     return Prose(tuple(sentences))
 
 
 def _drift_findings(run: Run, totals: Totals) -> Iterator[str]:
-    yield _stale_attempts(run)
     if {"A2", "A2D"} <= totals.keys():
         yield _dividend(run)
     if "A2" in totals and {"A1F", "LW", "LWG"} & totals.keys():
-        yield _baselines(totals)
+        yield _baselines(run, totals)
     if {"A1F", "A2", "A2D"} <= totals.keys() and totals["A2"]["attempts"] > totals["A1F"]["attempts"]:
         yield _whole_tables_dropped(totals)
     if "LWG" in totals and {"A2", "A2D"} & totals.keys():
@@ -95,17 +101,22 @@ def intervals(run: Run) -> Table | None:
 def compared(comparison: Comparison) -> str:
     """Return the text of the comparison's sentinel cell: the fewest attempts of each run."""
     return "\n".join(
-        f"{label or run.path.stem}: {_fewest_attempts(run, _totals(run))}"
+        f"{label or run.path.stem}: {why_unranked(run) or _fewest_attempts(run, _totals(run))}"
         for label, run in zip(comparison.labels, comparison.runs, strict=True)
     )
 
 
 def done(run: Run) -> str:
-    """Return the text of a sentinel cell: what ran, the three numbers, where the rows lie."""
+    """Return the text of a sentinel cell: what ran, the three numbers, where the rows lie.
+
+    Raises CrossmemError where every episode failed for reasons outside the agent.
+    """
+    check_measured(run)
     agent = "scripted agent" if run.scripted else "live model"
     ran = f"{run.config['phase']}, stream {run.config['stream']}"
     title = f"{ran}, {agent} {run.config['parameters']['model']}"
-    return "\n".join([title, *headline(run), f"Results: {paths.shown(run.path)}"])
+    doubt = filter(None, [why_unranked(run)])
+    return "\n".join([title, *doubt, *headline(run), f"Results: {paths.shown(run.path)}"])
 
 
 def _with_intervals(run: Run, rows: pd.DataFrame, figure: str) -> str:
@@ -142,6 +153,8 @@ def _fewest_attempts(run: Run, totals: Totals) -> str:
     best = [arm for arm, number in attempts.items() if number == fewest]
     text = f"Over {run.length} episodes {joined(map(arm_title, best))} needed the fewest attempts: "
     text += count(fewest)
+    if close := [arm for arm, number in attempts.items() if _too_close(run, number, fewest)]:
+        text += f" ({joined(close)} within one attempt of it)"
     if "A0" in attempts and "A0" not in best:
         text += f", {count(attempts['A0'] - fewest)} fewer than an agent without memory"
     lines = [
@@ -150,12 +163,6 @@ def _fewest_attempts(run: Run, totals: Totals) -> str:
         if line.name in totals
     ]
     return "; ".join([text, *lines]) + "."
-
-
-def _failures(totals: Totals, failed: dict[str, float]) -> str:
-    provider = count(sum(each["provider_failures"] for each in totals.values()))
-    theirs = f"; {provider} of them by the model's provider" if provider != "0" else ""
-    return f"Not every episode succeeded. Failed: {listed(failed)}{theirs}."
 
 
 def _differences(run: Run) -> str:
@@ -187,21 +194,39 @@ def _dividend(run: Run) -> str:
             f"{arm_title('A2D')} against {arm_title('A2')}: no granularity dividend in attempts{cost}."
         )
     text = f"The granularity dividend, attempts that A2D saves over A2, is {count(total)} ({halves})."
+    tables_own = [str(half) for half in saved.index if not str(half).endswith(" tasks")]
+    gaining = [half for half in tables_own if saved[half] > 0]
+    if len(tables_own) > 1:
+        where = "on every half of the table" if gaining == tables_own else f"in {joined(gaining)} alone"
+        text += f" It shows {where}." if gaining else ""
     for family, cause in domain(run.config["domain"]).harness_induced.items():
         if share := float(saved.get(f"{family} tasks", 0.0)):
             text += f" {count(share)} of them are harness-induced: they come from {cause}."
     return text
 
 
-def _baselines(totals: Totals) -> str:
-    """The ungoverned baselines beside A2, whoever wins."""
+def _baselines(run: Run, totals: Totals) -> str:
+    """The ungoverned baselines beside A2, whoever wins; those too close to call in one phrase."""
     attempts, a2 = _attempts(totals), arm_title("A2")
-    parts = (
+    beside = [arm for arm in ("A1", "A1F", "LW", "LWG") if arm in attempts]
+    close = [arm for arm in beside if _too_close(run, attempts[arm], attempts["A2"])]
+    parts = [
         f"{arm_title(arm)} needed {against(attempts[arm], attempts['A2'], 'attempt')} {a2}"
-        for arm in ("A1F", "LW", "LWG")
-        if arm in attempts
-    )
+        for arm in beside
+        if arm not in close
+    ]
+    if close:
+        verb = "is" if len(close) == 1 else "are"
+        parts.append(
+            f"{joined(f'{arm} {count(attempts[arm])}' for arm in close)} {verb} within one attempt of "
+            f"{a2} {count(attempts['A2'])}, too close to call on one stream"
+        )
     return f"{'; '.join(parts)}."
+
+
+def _too_close(run: Run, left: float, right: float) -> bool:
+    """Whether two sums of attempts differ by one at most, and nothing says how far they spread."""
+    return 0 < abs(left - right) <= 1 and bool(stats.why_none(run))
 
 
 def _whole_tables_dropped(totals: Totals) -> str:

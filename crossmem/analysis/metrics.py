@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import pandas as pd
 
 from crossmem.domains import domain
+from crossmem.harness.judge import OUTSIDE
 from crossmem.memory.arms import BOUND
 from crossmem.memory.policies import Kind
 
@@ -34,7 +35,7 @@ _SUMS = {
     "outdated_use": "outdated_uses",
     "poisoned": "poisoned_attempts",
     "total_tokens": "tokens",
-    "provider_failed": "provider_failures",
+    "unmeasured": "unmeasured",
 }
 """The columns of the rows that are summed over a window, and what their sums are called."""
 
@@ -49,7 +50,7 @@ def episodes(run: Run, family: str | None = None) -> pd.DataFrame:
         [outcome_of(each.row) for each in run.episodes], OUTCOMES, ordered=True
     )
     rows["arm"] = pd.Categorical(rows["arm"], run.arms, ordered=True)
-    rows["provider_failed"] = rows["failed_by"] == "provider"
+    rows["unmeasured"] = rows["failed_by"].isin(OUTSIDE)
     return rows[rows["family"] == family] if family else rows
 
 

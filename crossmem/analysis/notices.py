@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from crossmem.agents.scripted import same_as_haiku
 from crossmem.analysis.display import Prose, joined
 from crossmem.harness.config import diff_source
 from crossmem.memory.arms import REFERENCES
@@ -28,6 +29,7 @@ class About(BaseModel):
     arms: list[str] = []
     started: str | None = None
     ended: str | None = None
+    parameters: dict[str, Any] = {}
 
 
 def notice(*runs: Run) -> Prose:
@@ -43,12 +45,18 @@ def notice(*runs: Run) -> Prose:
             "model. The server, the table swaps, the prompts and the memory are real; tokens are "
             "estimated from the prompts a live agent would send."
         )
-    sentences = [origin, *(doubt for run in runs for doubt in _doubts_of_api(run))]
+    sentences = [origin, *dict.fromkeys(filter(None, map(_profile, runs)))]
+    sentences += [doubt for run in runs for doubt in _doubts_of_api(run)]
     if not runs[0].scripted:
         sentences += [doubt for run in runs for doubt in _preflight_warnings(run)]
         sentences += filter(None, map(_other_models, runs))
     sentences += filter(None, dict.fromkeys(map(stats.why_none, runs)))
     return Prose(tuple(sentences), kind, {MIME: {"runs": [_about(run).model_dump() for run in runs]}})
+
+
+def _profile(run: Run) -> str:
+    chosen = run.config["parameters"]
+    return same_as_haiku(chosen["model"], chosen["hint_style"]) if run.scripted else ""
 
 
 def _about(run: Run) -> About:
@@ -57,6 +65,7 @@ def _about(run: Run) -> About:
         scripted=run.scripted,
         model=served or run.config["parameters"]["model"],
         arms=[arm for arm in run.arms if arm not in REFERENCES],
+        parameters=run.config["parameters"],
         **{name: run.config.get(name) for name in ("phase", "stream", "pattern", "started", "ended")},
     )
 

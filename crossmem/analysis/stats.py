@@ -66,13 +66,18 @@ def intervals(rows: pd.DataFrame, figure: str) -> dict[str, Interval]:
 
 
 def differences(run: Run) -> pd.DataFrame:
-    """Return the paired differences of `PAIRS`: mean, low, high and verdict per pair and figure."""
+    """Return the paired differences of `PAIRS`: mean, low, high and verdict per pair and figure.
+
+    Differences of rates are in percentage points.
+    """
     units = per_replicate(metrics.episodes(run))
     table = {}
     for left, right in (pair for pair in PAIRS if metrics.has(run, *pair)):
         for figure in FIGURES:
-            each = interval(units.loc[left][figure] - units.loc[right][figure])
-            table[f"{left} - {right}", figure] = (each.mean, each.low, each.high, each.verdict)
+            points = 100 if figure.endswith("_rate") else 1
+            each = interval(points * (units.loc[left][figure] - units.loc[right][figure]))
+            label = figure.replace("_rate", "_rate, percentage points")
+            table[f"{left} - {right}", label] = (each.mean, each.low, each.high, each.verdict)
     index = pd.MultiIndex.from_tuples(table, names=["difference", "figure"])
     return pd.DataFrame([*table.values()], index, ["mean", "low", "high", "verdict"])
 

@@ -124,8 +124,8 @@ class _ParameterName(click.ParamType[str]):
 def report(notebook: str, given: tuple[tuple[str, str], ...], output: Path | None) -> None:
     """Execute NOTEBOOK (a name such as phase1, or a path) and render its executed copy."""
     from crossmem import study
+    from crossmem.report.execute import claimed_page, sentinel_text
     from crossmem.report.execute import report as execute_and_render
-    from crossmem.report.execute import sentinel_text
     from crossmem.settings import RunSettings, read_settings
 
     path = _notebook(notebook)
@@ -133,10 +133,9 @@ def report(notebook: str, given: tuple[tuple[str, str], ...], output: Path | Non
         settings = read_settings(kind, dict(given))
         if isinstance(settings, RunSettings):
             study.check(settings)
-    html = output or paths.reports() / f"{path.stem}.html"
-    paths.check_writable(html.parent, "name another file with -o")
-    execute_and_render(path, html, dict(given))
-    click.echo(sentinel_text(html.with_suffix(".ipynb")))
+    with claimed_page(output, path.stem) as html:
+        execute_and_render(path, html, dict(given))
+        click.echo(sentinel_text(html.with_suffix(".ipynb")))
     click.echo(f"Report: {html}")
 
 

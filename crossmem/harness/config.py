@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from crossmem import paths, streams
+from crossmem.agents import messages, prompts
 from crossmem.agents.cost import PRICES_OF
 from crossmem.agents.factory import full_name
 from crossmem.agents.prompts import BASE_INSTRUCTION, HINT_STYLES
+from crossmem.agents.providers import provider_of
 from crossmem.errors import InputError
 from crossmem.harness.log import has_ended, logs, read_config
 from crossmem.harness.runner import now
 from crossmem.settings import EXECUTION_FIELDS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from crossmem.harness.results import Run
     from crossmem.harness.runner import ApiSource
     from crossmem.settings import RunSettings
@@ -48,12 +55,13 @@ def run_config(
         "arms": [arm.describe() for arm in arms],
         "arm_inputs": settings.arm_inputs(),
         "draws": [arm.name for arm in arms if arm.draws],
-        "wording": {"base": BASE_INSTRUCTION, "memory": HINT_STYLES[settings.hint_style]},
+        "wording": wording(settings),
         "api": source.describe(),
         "carried_out": settings.model_dump(include=set(EXECUTION_FIELDS - {"results", "resume"})),
         "model": {
             "id": None if settings.mock else full_name(settings.model),
             "prices_of": PRICES_OF,
+            "endpoint": endpoint(settings),
         },
         "preflight": preflight,
         "versions": {"python": sys.version.split()[0], **{name: version(name) for name in _PACKAGES}},
@@ -86,16 +94,29 @@ def find_unfinished(settings: RunSettings, stream: Stream) -> Path:
             config = read_config(path)
         except InputError:
             continue
-        if has_ended(path):
+        if config.get("phase") != settings.phase or has_ended(path):
             continue
-        if {name: config.get(name) for name in wanted} == wanted:
+        differing = list(_differing(config, wanted))
+        if not differing:
             _check_same_arms(path, config, settings)
+            _check_same_agent(path, config, settings)
             return path
-        others.append(path.name)
+        others.append((len(differing), f"{path.name} has {', '.join(differing)}"))
+    nearest = f": {min(others)[1]}" if others else ""
     raise InputError(
-        f"resume: no unfinished run of {settings.phase} with these parameters in {paths.results()} "
-        f"(unfinished there: {', '.join(others) or 'none'})"
+        f"resume: no unfinished run of {settings.phase} with these parameters in "
+        f"{paths.results()}{nearest}"
     )
+
+
+def _differing(config: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
+    """Say in what an unfinished run differs from the one that is wanted."""
+    theirs, ours = config.get("parameters", {}), wanted["parameters"]
+    for name in sorted({*theirs, *ours}):
+        if theirs.get(name) != ours.get(name):
+            yield f"{name} {theirs.get(name)!r}, not {ours.get(name)!r}"
+    if config.get("stream_sha256") != wanted["stream_sha256"] and theirs == ours:
+        yield "a stream that has changed since"
 
 
 def check_same_api(path: Path, source: ApiSource) -> None:
@@ -119,6 +140,33 @@ def _check_same_arms(path: Path, config: dict[str, Any], settings: RunSettings) 
                 f"resume: {was['name']} has other {', '.join(changed)} than when the run in {path} "
                 "began; put them back, or start anew without resume"
             )
+
+
+def _check_same_agent(path: Path, config: dict[str, Any], settings: RunSettings) -> None:
+    """Raise InputError where a request would be worded otherwise, or go elsewhere, than it did."""
+    for what, was, is_now in (
+        ("the wording of its prompts", config.get("wording"), wording(settings)),
+        ("its model's endpoint", config["model"].get("endpoint"), endpoint(settings)),
+    ):
+        if was != is_now:
+            told = f" ({was}, now {is_now})" if isinstance(is_now, str) else ""
+            raise InputError(
+                f"resume: {what} has changed since the run in {path} began{told}; put it back, or "
+                "start anew without resume"
+            )
+
+
+def wording(settings: RunSettings) -> dict[str, str]:
+    """Return what an agent is told: the instructions, and a digest of the code that writes prompts."""
+    sources = (prompts, messages)
+    digest = sha256("".join(map(inspect.getsource, sources)).encode()).hexdigest()
+    return {"base": BASE_INSTRUCTION, "memory": HINT_STYLES[settings.hint_style], "sha256": digest}
+
+
+def endpoint(settings: RunSettings) -> str | None:
+    """Return the host that a live model's requests go to where the environment names one."""
+    variable = None if settings.mock else provider_of(settings.model).address_variable
+    return urlsplit(os.environ.get(variable, "")).hostname if variable else None
 
 
 def _git() -> dict[str, Any]:

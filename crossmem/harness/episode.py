@@ -16,6 +16,7 @@ from crossmem.memory.events import (
     BudgetSet,
     Carried,
     DiffsHanded,
+    EpisodeBegun,
     Observation,
     Signal,
     SummaryWritten,
@@ -123,6 +124,8 @@ class Replay:
                 return [DiffsHanded(diffs=tuple(diffs))]
             case "versions":
                 return [VersionsRead(stamps=self.api.versions())]
+            case "clock":
+                return [EpisodeBegun(index=index)]
             case "truth" if diffs or index == 0:
                 live = self.tables.live
                 return [

@@ -70,6 +70,10 @@ def succeeded(domain: Domain, criterion: Mapping[str, Any], task: Task, last: At
     return _accepted(last) and domain.intent_kept(criterion, last.request or {})
 
 
+OUTSIDE = frozenset({"provider", "api"})
+"""Whose failures leave an episode without a measurement: nothing that an agent or a memory did."""
+
+
 def failed_by(last: Attempt) -> FailedBy:
     """Return whose failure an unsuccessful episode is; docs/reading.md has the table."""
     if last.failed_by:

@@ -16,7 +16,7 @@ from crossmem.memory.memory import Memory, MemoryBackend
 if TYPE_CHECKING:
     from crossmem.domains.base import Domain, Keying
 
-SignalKind = Literal["budget", "diffs", "versions", "truth"]
+SignalKind = Literal["budget", "diffs", "versions", "clock", "truth"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Arm:
     """A composition of policies.
 
     `signal` is what the harness tells its memory beside the attempts: the stream's byte `budget`, the
-    `diffs` of a reload, the `versions` read before recall, or the `truth` (the reference lines alone).
+    `diffs` of a reload, the `versions` read before recall, the `clock` (the episode's number), or the
+    `truth` (the reference lines alone).
     """
 
     name: str

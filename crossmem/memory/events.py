@@ -63,6 +63,13 @@ class VersionsRead(_Signal):
     stamps: Mapping[str, str]
 
 
+class EpisodeBegun(_Signal):
+    """The number of the episode that begins, from 0 on: a clock, for a policy that lets entries age."""
+
+    kind: Literal["clock"] = "clock"
+    index: int
+
+
 class Truth(_Signal):
     """What the live tables hold: table -> (version, rows). For the oracle alone."""
 
@@ -84,6 +91,7 @@ class SummaryWritten(_Signal):
 
 
 Signal = Annotated[
-    DiffsHanded | BudgetSet | VersionsRead | Truth | SummaryWritten, Field(discriminator="kind")
+    DiffsHanded | BudgetSet | VersionsRead | EpisodeBegun | Truth | SummaryWritten,
+    Field(discriminator="kind"),
 ]
-Event = Observation | DiffsHanded | BudgetSet | VersionsRead | Truth | SummaryWritten
+Event = Observation | DiffsHanded | BudgetSet | VersionsRead | EpisodeBegun | Truth | SummaryWritten

@@ -13,6 +13,7 @@ from crossmem.memory.events import (
     BudgetSet,
     Carried,
     DiffsHanded,
+    EpisodeBegun,
     Event,
     Observation,
     Truth,
@@ -133,6 +134,8 @@ class Memory:
                 yield from self.evict(self.store)
             case VersionsRead(stamps=stamps):
                 yield from self._check_stamps(stamps, ())
+            case EpisodeBegun(index=index):
+                self.store.episode = index
             case Truth(tables=tables):
                 for table, (version, rows) in tables.items():
                     if self.arm.invalidation is follow:

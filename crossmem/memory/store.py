@@ -35,6 +35,7 @@ class Store:
     `diffs` is the ordered list of changes handed over per table and `positions` how much of it the
     table's entries have been re-stamped past. `known` holds every key ever held, to tell a relearned
     key from a new one; it is bookkeeping for the event log and not part of the memory's bytes.
+    `episode` is the number of the episode going on, for arms whose signal is the clock.
     """
 
     budget: int | None = None
@@ -44,6 +45,7 @@ class Store:
     diffs: dict[str, list[TableDiff]] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
     known: set[Key] = field(default_factory=set)
+    episode: int | None = None
     _by_key: dict[Key, list[Held]] = field(default_factory=dict)
     _by_row: dict[str, dict[str | None, dict[int, Held]]] = field(default_factory=dict)
     _learned_at: dict[str, Counter[int]] = field(default_factory=dict)

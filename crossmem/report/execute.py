@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import signal
 import sys
 from contextlib import ExitStack, contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any
 
 import nbformat
 import papermill  # type: ignore[import-untyped]
+from filelock import FileLock, Timeout
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_core.utils import ensure_event_loop
@@ -21,6 +24,7 @@ from papermill.clientwrap import PapermillNotebookClient  # type: ignore[import-
 from papermill.engines import Engine, papermill_engines  # type: ignore[import-untyped]
 from papermill.exceptions import PapermillExecutionError  # type: ignore[import-untyped]
 
+from crossmem import paths
 from crossmem.errors import CrossmemError, InputError
 from crossmem.paths import whole
 
@@ -70,6 +74,46 @@ def execute(notebook: Path, output: Path, parameters: Mapping[str, object]) -> P
     if failure is not None:
         raise failure
     return output
+
+
+@contextmanager
+def claimed_page(asked: Path | None, stem: str) -> Iterator[Path]:
+    """Yield the page to write, which no other report writes as long as the block runs.
+
+    `asked` is the page that a person named; without one it is the first free of `<stem>.html`,
+    `<stem>-2.html`, ... in the reports folder, so that two reports at once write two pages. Raises
+    InputError where a page cannot be written or is being written.
+    """
+    pages = [asked] if asked else (paths.reports() / f"{stem}{n}.html" for n in _numbers())
+    for page in pages:
+        _check_output(page)
+        name = sha256(str(page.resolve()).encode()).hexdigest()[:16]
+        lock = FileLock(Path(gettempdir()) / f"crossmem-{os.getuid()}-{name}.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            continue
+        try:
+            yield page
+        finally:
+            lock.release()
+        return
+    raise InputError(f"{asked} is being written by another report; name another file with -o")
+
+
+def _numbers() -> Iterator[str]:
+    yield ""
+    yield from (f"-{number}" for number in itertools.count(2))
+
+
+def _check_output(page: Path) -> None:
+    """Raise InputError where neither a page nor the executed notebook beside it could be written."""
+    if page.suffix == ".ipynb":
+        raise InputError(f"{page} is the name of a notebook: name an .html file with -o")
+    for file in (page, page.with_suffix(".ipynb")):
+        if file.is_dir():
+            raise InputError(f"cannot write {file}: it is a folder; name a file in it with -o")
+    paths.check_writable(page.parent, "name another file with -o")
 
 
 def sentinel_text(notebook: Path) -> str | None:

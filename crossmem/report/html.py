@@ -13,6 +13,7 @@ from nbconvert.exporters import HTMLExporter
 from papermill.translators import papermill_translators  # type: ignore[import-untyped]
 
 from crossmem.analysis.display import cell_classes, is_numeric
+from crossmem.analysis.notices import MIME
 from crossmem.errors import CrossmemError
 from crossmem.paths import whole
 from crossmem.report.execute import final_text, read
@@ -129,23 +130,38 @@ def _facts(notebook: NotebookNode, path: Path) -> dict[str, Any]:
         "provenance": provenance,
         "failure": failure_reason(notebook),
         "failed_cell": stopped[0].metadata.number if stopped else None,
-        "parameters": _parameters(run.get("parameters", {}), tagged.get("parameters")),
+        "parameters": _parameters(run.get("parameters", {}), tagged.get("parameters"), _own(code)),
         "parameters_cell": shown.metadata.number if shown else None,
     }
 
 
-def _parameters(given: dict[str, Any], defaults: NotebookNode | None) -> list[dict[str, Any]]:
-    """Return a row a parameter: the `defaults` of the notebook, overlaid with what the run set."""
+def _own(code: list[NotebookNode]) -> dict[str, Any]:
+    """Return the parameters of the run that the notebook shows, empty unless it shows exactly one."""
+    said = [out.data[MIME] for cell in code for out in cell.outputs if MIME in out.get("data", {})]
+    runs = said[0]["runs"] if said else []
+    return dict(runs[0].get("parameters", {})) if len(runs) == 1 else {}
+
+
+def _parameters(
+    given: dict[str, Any], defaults: NotebookNode | None, own: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return a row a parameter: the `defaults` of the notebook, overlaid with what the run set.
+
+    A notebook that shows a run which a results file holds shows that run's `own` parameters.
+    """
     inspect = papermill_translators.find_translator("python3", "python").inspect
     known = {each.name: each for each in (inspect(defaults) if defaults else [])}
+    values = {name: each.default for name, each in known.items()}
+    values |= {name: repr(value) for name, value in {**own, **given}.items()}
+    loaded = {name for name in own if given.get("results")}
     return [
         {
             "name": name,
-            "value": repr(given[name]) if name in given else known[name].default,
-            "set": name in given,
+            "value": values[name],
+            "set": name in given or name in loaded,
             "help": known[name].help if name in known else "",
         }
-        for name in dict.fromkeys([*known, *given])
+        for name in values
     ]
 
 

@@ -22,9 +22,15 @@ def _no_stripe_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STRIPE_API_BASE", raising=False)
 
 
-def test_embedded_needs_no_key_and_looks_at_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STRIPE_API_KEY", f"sk_live_{SECRET}")
+@pytest.mark.parametrize("prefix", ["sk_live_", "rk_live_"])
+def test_embedded_needs_no_key_and_a_live_one_is_refused_there_too(
+    prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert stripe_access("embedded") is None
+    monkeypatch.setenv("STRIPE_API_KEY", prefix + SECRET)
+    with pytest.raises(InputError, match=rf"live-mode key \({prefix}") as caught:
+        stripe_access("embedded")
+    assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize("prefix", ["sk_test_", "rk_test_"])

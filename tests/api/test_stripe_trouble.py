@@ -67,6 +67,10 @@ STRIPE_ERROR = json.dumps({"error": {"type": "api_error", "message": f"Invalid A
         (401, STRIPE_ERROR, 502, "Stripe does not accept the API key for this.", 1),
         (403, STRIPE_ERROR, 502, "Stripe does not accept the API key for this.", 1),
         (429, STRIPE_ERROR, 503, "Stripe limits the rate.", 3),
+        (401, '{"error": "denied"}', 502, "Stripe does not accept the API key for this.", 1),
+        (401, "[]", 502, "Stripe does not accept the API key for this.", 1),
+        (403, "<html>", 502, "Stripe does not accept the API key for this.", 1),
+        (503, '{"error": null}', 502, "Stripe failed with status 503.", 3),
     ],
 )
 def test_stripe_in_trouble_is_asked_again_where_it_may_pass_and_told_in_one_line(

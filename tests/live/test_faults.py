@@ -150,7 +150,7 @@ def test_an_episode_without_an_answer_is_the_providers_failure_and_the_run_goes_
     outcomes = metrics.episodes(found)["outcome"].tolist()
     assert outcomes.count("provider failed") == 1
     assert "failed" not in outcomes
-    assert metrics.summary(found).loc["A0", "provider_failures"] == 1
+    assert metrics.summary(found).loc["A0", "unmeasured"] == 1
 
 
 def test_the_deadline_is_the_episodes_not_the_requests(provider: Provider) -> None:
@@ -218,7 +218,7 @@ def test_a_model_that_never_sends_a_request_fails_every_episode_itself(
     found = live(model=model, arms="A0", max_attempts=2)
     assert failures(found) == ["agent"] * 6
     assert set(metrics.episodes(found)["outcome"]) == {"failed"}
-    assert metrics.summary(found).loc["A0", "provider_failures"] == 0
+    assert metrics.summary(found).loc["A0", "unmeasured"] == 0
     assert {row.attempts for row in rows_of(found)} == {2}
 
 

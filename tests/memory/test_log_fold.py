@@ -40,7 +40,9 @@ class Lived:
     log: Path
 
     def fresh(self) -> Memory:
-        return Memory(self.memory.arm, self.memory.domain, self.memory.keying)
+        memory = self.memory.arm.memory(self.memory.domain, self.memory.keying)
+        assert isinstance(memory, Memory)
+        return memory
 
     def records(self) -> list[EpisodeRecord]:
         return read_log(self.log).episodes

@@ -65,7 +65,9 @@ class Places(Domain):
 
 
 def memory_of(arm: Arm) -> Memory:
-    return Memory(arm, Places(), "task")
+    memory = arm.memory(Places(), "task")
+    assert isinstance(memory, Memory)
+    return memory
 
 
 def task(places: Iterable[str] = PLACES) -> Task:

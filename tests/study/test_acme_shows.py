@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fastapi import FastAPI, Response
 from running import attempts_of, events_of, log_of, logs_of, outcome, run_phase
 
 from crossmem.analysis import metrics
 from crossmem.api import tables_of
+from crossmem.api.app_thread import AppThread
 from crossmem.api.payments.access import BASE_VARIABLE, KEY_VARIABLE
 from crossmem.api.payments.emulator import emulating
-from crossmem.errors import InputError
+from crossmem.errors import CrossmemError, InputError
 from crossmem.harness.results import load
 from crossmem.harness.table_files import read_table
 
@@ -378,16 +380,21 @@ def test_a_refund_stream_that_was_killed_is_resumed_with_the_payments_it_had(
 # -- keys of Stripe --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("stripe", ["test", "embedded"])
 @pytest.mark.parametrize("prefix", ["sk_live_", "rk_live_"])
 def test_a_live_key_is_refused_before_anything_starts_and_not_shown(
-    prefix: str, results: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    prefix: str,
+    stripe: str,
+    results: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv(KEY_VARIABLE, prefix + SECRET)
     monkeypatch.setattr(
         "crossmem.upstream.embedded.serving", lambda *_: pytest.fail("a server was started")
     )
     with pytest.raises(InputError, match=rf"live-mode key \({prefix}\.\.\.\)") as caught:
-        run_phase("acme", mock=True, stripe="test")
+        run_phase("acme", mock=True, stripe=stripe)
     assert SECRET not in "".join((str(caught.value), repr(caught.value), *capfd.readouterr()))
     assert not results.exists()
 
@@ -410,7 +417,7 @@ def test_a_live_key_is_refused_in_one_line_by_the_command_too(
     assert not list(results.glob("*.json"))
 
 
-@pytest.mark.parametrize("prefix", ["sk_test_", "sk_live_"])
+@pytest.mark.parametrize("prefix", ["sk_test_", "rk_test_"])
 def test_a_key_beside_the_embedded_stripe_is_ignored_and_that_is_said(
     prefix: str, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -443,6 +450,37 @@ def dead(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def gone(dead: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have Stripe go away after it was asked whether it is there."""
+    del dead
+    monkeypatch.setattr("crossmem.api.payments.payments.check_payments", lambda _: None)
+    monkeypatch.setattr("crossmem.api.payments.payments.WAITS_S", ())
+
+
+@pytest.mark.usefixtures("dead")
+def test_stripe_out_of_reach_stops_the_run_before_its_first_episode(results: Path) -> None:
+    with pytest.raises(CrossmemError, match=r"^stripe=test: Stripe cannot be reached: ConnectError"):
+        run_phase("acme", mock=True, arms="A0", stripe="test")
+    assert logs_of(results, ended=False) == logs_of(results, ended=True) == []
+
+
+def test_a_key_that_stripe_does_not_take_stops_the_run_as_well(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = FastAPI()
+    app.get("/v1/payment_intents/{name}")(lambda name: Response(f'{{"error": "{name}"}}', 401))
+    refusing = AppThread(app, "Stripe")
+    monkeypatch.setenv(BASE_VARIABLE, refusing.url)
+    monkeypatch.setenv(KEY_VARIABLE, f"sk_test_{SECRET}")
+    try:
+        with pytest.raises(CrossmemError, match=r"^stripe=test: Stripe does not accept the API key"):
+            run_phase("acme", mock=True, arms="A0", stripe="test")
+    finally:
+        refusing.stop()
+    assert logs_of(results, ended=False) == logs_of(results, ended=True) == []
+
+
 UNREACHABLE = "Stripe cannot be reached: ConnectError."
 
 
@@ -455,7 +493,7 @@ def assert_failed_by_api(row: Row, why: str) -> None:
     assert row.error == why
 
 
-@pytest.mark.usefixtures("dead")
+@pytest.mark.usefixtures("gone")
 def test_charges_without_stripe_fail_by_the_api_with_the_reason_and_the_run_goes_on(
     results: Path, scripted: Scripted
 ) -> None:
@@ -477,7 +515,7 @@ def test_charges_without_stripe_fail_by_the_api_with_the_reason_and_the_run_goes
     assert logs_of(results, ended=False) == []
 
 
-@pytest.mark.usefixtures("dead")
+@pytest.mark.usefixtures("gone")
 def test_refunds_whose_payment_cannot_be_made_fail_by_the_api_and_the_run_goes_on(
     results: Path,
 ) -> None:

@@ -310,6 +310,25 @@ def test_the_guard_lets_the_notebooks_own_names_pass() -> None:
     assert dict(settings.guard(settings.Phase1Settings, namespace))["mock"] is True
 
 
+CELLS = ["mock = True", "settings = cm.guard(cm.Phase1Settings, globals())", "run = cm.run(settings)"]
+
+
+def test_the_guard_passes_over_what_the_notebook_bound_when_it_was_run_before() -> None:
+    bound = {"settings": object(), "run": object(), "family": "celiac", "n": 1}
+    executed = ["", *CELLS, "%time 1", "family, n = metrics.slot_family(run), 1", *CELLS[:2]]
+    namespace = {"In": executed, "mock": True, **bound}
+    assert settings.guard(settings.Phase1Settings, namespace).mock is True
+
+
+@pytest.mark.parametrize(
+    "executed", [["mock = True", "replicatess = 2"], [*CELLS, "mock = True; replicatess = 2"]]
+)
+def test_the_guard_stops_a_misspelt_parameter_in_any_pass(executed: list[str]) -> None:
+    namespace = {"In": ["", *executed, CELLS[1]], "mock": True, "replicatess": 2}
+    with pytest.raises(InputError, match="unknown parameter 'replicatess'"):
+        settings.guard(settings.Phase1Settings, namespace)
+
+
 @pytest.mark.parametrize("name", ["replicatess", "Mock", "streams"])
 def test_the_guard_stops_any_name_that_is_no_parameter(name: str) -> None:
     with pytest.raises(InputError, match=f"unknown parameter '{name}'"):

@@ -399,22 +399,38 @@ def test_damage_is_refused_the_line_named_and_nothing_changed(
 
 
 @pytest.mark.parametrize(
-    "other", [{"keying": "task"}, {"arms": "A2,A0"}, {"max_attempts": 4}, {"seed": 1}]
+    ("other", "differs"),
+    [
+        ({"keying": "task"}, "keying 'request', not 'task'"),
+        ({"arms": "A2,A0"}, "arms 'A2', not 'A2,A0'"),
+        ({"max_attempts": 4}, "max_attempts 5, not 4"),
+        ({"seed": 1, "max_attempts": 4}, "max_attempts 5, not 4, seed 0, not 1"),
+    ],
 )
-def test_resume_with_other_parameters_is_refused_and_says_what_is_unfinished(
-    other: dict[str, Any], stopped: Path
+def test_resume_with_other_parameters_is_refused_and_names_what_differs(
+    other: dict[str, Any], differs: str, stopped: Path
 ) -> None:
     with pytest.raises(InputError) as caught:
         replayed(**{"arms": "A2", "resume": True, **other})
     said = str(caught.value)
     assert said.startswith("resume: no unfinished run of phase1 with these parameters")
-    assert f"unfinished there: {stopped.name}" in said
+    assert said.endswith(f": {stopped.name} has {differs}")
 
 
 def test_resume_with_nothing_unfinished_is_refused(results: Path) -> None:
-    with pytest.raises(InputError, match=r"no unfinished run of phase1 .* \(unfinished there: none\)"):
+    with pytest.raises(InputError, match=r"no unfinished run of phase1 with these parameters in \S+$"):
         replayed(resume=True)
     assert list(results.iterdir()) == []
+
+
+def test_resume_over_another_wording_of_prompts_is_refused(
+    stopped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = stopped.read_bytes()
+    monkeypatch.setattr("crossmem.harness.config.BASE_INSTRUCTION", "Be brief.")
+    with pytest.raises(InputError, match="resume: the wording of its prompts has changed since"):
+        replayed(arms="A2", resume=True)
+    assert stopped.read_bytes() == before
 
 
 def test_resume_takes_the_newest_of_several(stopped: Path, results: Path) -> None:

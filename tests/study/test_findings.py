@@ -85,15 +85,20 @@ def bought(run: Run, arm: str) -> str:
     return joined(parts)
 
 
+def near(attempts: dict[str, int], fewest: int) -> str:
+    close = [arm for arm in ARMS if attempts[arm] == fewest + 1]
+    return f" ({joined(close)} within one attempt of it)" if close else ""
+
+
 def sentences_of(run: Run) -> Iterator[str]:
     """What the rows give, counted one by one."""
     attempts = totals(run)
     fewest = min(attempts[arm] for arm in ARMS)
     yield (
         f"Over {run.length} episodes {joined(full(arm) for arm in run.arms if arm in best(run))} "
-        f"needed the fewest attempts: {fewest}, {attempts['A0'] - fewest} fewer than an agent without "
-        f"memory; perfect invalidation would need {attempts['oracle']} (oracle); perfect update would "
-        f"need {attempts['bound']} (bound)."
+        f"needed the fewest attempts: {fewest}{near(attempts, fewest)}, {attempts['A0'] - fewest} "
+        f"fewer than an agent without memory; perfect invalidation would need {attempts['oracle']} "
+        f"(oracle); perfect update would need {attempts['bound']} (bound)."
     )
     stale = {arm: counted(run, arm, lambda row: row.stale_attempt, after=0) for arm in ARMS}
     paid = (
@@ -104,24 +109,34 @@ def sentences_of(run: Run) -> Iterator[str]:
     saved = attempts["A2"] - attempts["A2D"]
     by_half = saved_by_half(run)
     if saved:
+        halves = sorted({row.drift_row for row in rows(run, "A2") if row.drift_row})
+        gain = [half for half in halves if by_half.get(half, 0) > 0]
+        shows = "on every half of the table" if gain == halves else f"in {joined(gain)} alone"
         induced = [
             f" {by_half[f'{family} tasks']} of them are harness-induced: they come from {cause}."
             for family, cause in domain(run.config["domain"]).harness_induced.items()
         ]
         yield (
             f"The granularity dividend, attempts that A2D saves over A2, is {saved} "
-            f"({listed(by_half)}).{''.join(induced)}"
+            f"({listed(by_half)}). It shows {shows}.{''.join(induced)}"
         )
     else:
         yield "A2D (diff-aware) against A2 (governed): no granularity dividend in attempts."
-    gaps = {arm: attempts[arm] - attempts["A2"] for arm in ("A1F", "LW", "LWG")}
-    beside = (
+    gaps = {arm: attempts[arm] - attempts["A2"] for arm in ("A1", "A1F", "LW", "LWG")}
+    beside = [
         f"{full(arm)} needed "
         + (f"{things(abs(gap), 'attempt')} {'more' if gap > 0 else 'fewer'} than" if gap else equal)
         + " A2 (governed)"
         for equal in ["exactly as many attempts as"]
         for arm, gap in gaps.items()
-    )
+        if abs(gap) != 1
+    ]
+    if close := [f"{arm} {attempts[arm]}" for arm, gap in gaps.items() if abs(gap) == 1]:
+        verb = "is" if len(close) == 1 else "are"
+        beside.append(
+            f"{joined(close)} {verb} within one attempt of A2 (governed) {attempts['A2']}, too close "
+            "to call on one stream"
+        )
     yield "; ".join(beside) + "."
     dropped = {arm: len(events(run, arm, "invalidate")) for arm in ("A2", "A2D")}
     if gaps["A1F"] < 0:
@@ -298,6 +313,7 @@ def test_with_one_attempt_an_episode_nothing_crashes_and_no_text_is_broken(
 ) -> None:
     run = only(scripted("phase2", max_attempts=1), arms)
     assert not all(row.success for row in rows(run, run.arms[0]))
+    assert ("attempts rank no arm here" in findings.finding(run).sentences[0]) is ("A0" in arms)
     for text in (*findings.headline(run), *findings.finding(run).sentences):
         assert not re.search(r"\b(nan|inf|None)\b", text), text
 

@@ -126,8 +126,10 @@ def test_the_interval_of_a_difference_is_that_of_the_paired_differences(
     ]
     for left, right in stats.PAIRS:
         pairs = zip(per_replicate(run, left, figure), per_replicate(run, right, figure), strict=True)
-        expected = student([ours - theirs for ours, theirs in pairs])
-        row = difference(run, f"{left} - {right}", figure)
+        rate = figure == "first_try_rate"
+        expected = student([(100 if rate else 1) * (ours - theirs) for ours, theirs in pairs])
+        label = "first_try_rate, percentage points" if rate else figure
+        row = difference(run, f"{left} - {right}", label)
         assert (row["mean"], row["low"], row["high"]) == pytest.approx(expected)
 
 

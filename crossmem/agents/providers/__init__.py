@@ -29,6 +29,8 @@ class Provider:
     check: Callable[[RunSettings], None]
     backends: Callable[[RunSettings, str], AbstractContextManager[Callable[[int], Backend]]]
     most_at_once: int | None = None
+    address_variable: str | None = None
+    """The environment variable that names another endpoint than the provider's own."""
 
     def fits(self, model: str) -> bool:
         """Tell whether a model is this provider's: `local` is a whole name, others are prefixes."""
@@ -96,8 +98,8 @@ def _anthropic(_: RunSettings, model: str) -> Backends:
 PROVIDERS = (
     # A local model answers one request at a time: a second arm would spend its time in the queue.
     Provider("local", _check_local, _local, most_at_once=1),
-    Provider("openai/", _check_openai, _openai),
-    Provider("", _check_anthropic, _anthropic),
+    Provider("openai/", _check_openai, _openai, address_variable="OPENAI_BASE_URL"),
+    Provider("", _check_anthropic, _anthropic, address_variable="ANTHROPIC_BASE_URL"),
 )
 
 

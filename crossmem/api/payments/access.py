@@ -45,24 +45,24 @@ def stripe_access(mode: str) -> StripeAccess | None:
     The key is read from the environment variable STRIPE_API_KEY; STRIPE_API_BASE names another
     address than Stripe's own, for tests against a local server.
 
-    Raises InputError for an unknown mode, a missing key, any key that is not a test-mode key, and
-    an address that would carry the key over the network in clear. No message holds the key.
+    Raises InputError for an unknown mode, a live-mode key in the environment whatever the mode, under
+    "test" for a missing key or one of another kind, and for an address that would carry the key over
+    the network in clear. No message holds the key.
     """
     if mode not in MODES:
         raise unknown("stripe", mode, MODES)
-    if mode == "embedded":
-        return None
-    return StripeAccess("test", _base(), _key())
-
-
-def _key() -> str:
     key = os.environ.get(KEY_VARIABLE, "").strip()
-    if not key:
-        raise InputError(f'stripe="test" needs a test-mode key (sk_test_...) in {KEY_VARIABLE}')
     if (live := key[:8]) in LIVE_PREFIXES:
         raise InputError(
-            f"{KEY_VARIABLE} holds a live-mode key ({live}...); only test-mode keys are used"
+            f"{KEY_VARIABLE} holds a live-mode key ({live}...); only test-mode keys are used, and none "
+            "is needed with stripe=embedded"
         )
+    return StripeAccess("test", _base(), _test_key(key)) if mode == "test" else None
+
+
+def _test_key(key: str) -> str:
+    if not key:
+        raise InputError(f'stripe="test" needs a test-mode key (sk_test_...) in {KEY_VARIABLE}')
     if not TEST_KEY.fullmatch(key):
         raise InputError(f"{KEY_VARIABLE} holds no test-mode key (sk_test_... or rk_test_...)")
     return key

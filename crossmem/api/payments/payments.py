@@ -9,6 +9,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ import httpx
 import stripe
 
 from crossmem.api.payments.access import LOOPBACK, StripeAccess
+from crossmem.errors import CrossmemError
 
 # Under what a client of the API waits for it.
 TIMEOUT_S = 20.0
@@ -70,10 +72,24 @@ class _Transport(stripe.HTTPClient):
                 if wait is None or (answer.status_code != 429 and answer.status_code < 500):
                     break
             time.sleep(wait or 0.0)
-        return answer.text, answer.status_code, answer.headers
+        return _understandable(answer), answer.status_code, answer.headers
 
     def close(self) -> None:
         self._http.close()
+
+
+def _understandable(answer: httpx.Response) -> str:
+    """Return the text of an answer; of a refusal in another shape than Stripe's, an empty one in its.
+
+    stripe-python takes it for granted that an `error` is an object.
+    """
+    if answer.status_code < 400:
+        return answer.text
+    try:
+        known = isinstance(answer.json()["error"], dict)
+    except (ValueError, TypeError, KeyError, IndexError):
+        known = False
+    return answer.text if known else '{"error": {}}'
 
 
 class Payments:
@@ -87,6 +103,15 @@ class Payments:
             max_network_retries=0,
             http_client=self._transport,
         )
+
+    def check(self) -> None:
+        """Raise PaymentError where Stripe is out of reach or does not take the key."""
+        try:
+            self._stripe.v1.payment_intents.retrieve("pi_none")
+        except stripe.InvalidRequestError:
+            return  # it was reached, took the key and does not know the intent
+        except stripe.StripeError as error:
+            raise _failure(error) from None
 
     def close(self) -> None:
         """Close the connections to Stripe."""
@@ -123,6 +148,15 @@ class Payments:
             )
         except stripe.StripeError as error:
             raise _failure(error) from None
+
+
+def check_payments(access: StripeAccess) -> None:
+    """Raise CrossmemError where payments cannot be made through `access`, with the reason."""
+    with closing(Payments(access)) as payments:
+        try:
+            payments.check()
+        except PaymentError as error:
+            raise CrossmemError(f"stripe=test: {error.detail} Nothing was run.") from None
 
 
 def _options(key: str | None) -> stripe.RequestOptions:
