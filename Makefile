@@ -29,7 +29,7 @@ unexport PIP_TARGET PIP_PREFIX PIP_ROOT PYTHONPATH PYTHONHOME
 # Nothing here calls a live service, so nothing here gets to see a key.
 unexport ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN OPENAI_API_KEY STRIPE_API_KEY STRIPE_SECRET_KEY
 
-.PHONY: help study test lint local picture bench lock clean
+.PHONY: help study test check lint local picture bench lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile | expand -t 14
@@ -37,7 +37,10 @@ help: ## show this list
 study: $(RUNTIME) ## run the Phase 1 study in mock mode, write results/ and reports/phase1.html
 	$(BIN)/crossmem report phase1 -p mock True
 
-test: lint ## run every check; those in a browser too if a Chromium is found
+test: lint ## run the quick checks: all but kills, executed notebooks and browsers
+	$(BIN)/pytest $(PYTEST_ARGS) -m "not slow"
+
+check: lint ## run every check; those in a browser too if a Chromium is found
 ifneq ($(CHROMIUM),)
 	$(BIN)/pytest $(PYTEST_ARGS)
 else ifneq ($(CROSSMEM_REQUIRE_CHROMIUM),)
