@@ -344,6 +344,10 @@ def test_the_page_loads_nothing_fits_the_window_and_describes_its_images(
         for wide in (1280, 400):
             tab.set_viewport_size({"width": wide, "height": 900})
             assert tab.evaluate("document.documentElement.scrollWidth") <= wide
+    tab.set_viewport_size({"width": 672, "height": 1000})  # a sheet of A4 within its margins
+    tab.emulate_media(media="print")
+    cut = "[...document.querySelectorAll('.table')].filter(each => each.scrollWidth > each.clientWidth)"
+    assert tab.evaluate(f"{cut}.map(each => each.ariaLabel)") == []
     assert heard == []
 
 
