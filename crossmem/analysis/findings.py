@@ -194,14 +194,14 @@ def _dividend(run: Run) -> str:
             f"{arm_title('A2D')} against {arm_title('A2')}: no granularity dividend in attempts{cost}."
         )
     text = f"The granularity dividend, attempts that A2D saves over A2, is {count(total)} ({halves})."
-    tables_own = [str(half) for half in saved.index if not str(half).endswith(" tasks")]
-    gaining = [half for half in tables_own if saved[half] > 0]
-    if len(tables_own) > 1:
-        where = "on every half of the table" if gaining == tables_own else f"in {joined(gaining)} alone"
-        text += f" It shows {where}." if gaining else ""
     for family, cause in domain(run.config["domain"]).harness_induced.items():
         if share := float(saved.get(f"{family} tasks", 0.0)):
             text += f" {count(share)} of them are harness-induced: they come from {cause}."
+    tables_own = [str(half) for half in saved.index if not str(half).endswith(" tasks")]
+    gaining = [half for half in tables_own if saved[half] > 0]
+    if gaining and len(tables_own) > 1:
+        where = "on every half of the table" if gaining == tables_own else f"in {joined(gaining)} alone"
+        text += f" It shows {where}."
     return text
 
 

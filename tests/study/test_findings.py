@@ -118,7 +118,7 @@ def sentences_of(run: Run) -> Iterator[str]:
         ]
         yield (
             f"The granularity dividend, attempts that A2D saves over A2, is {saved} "
-            f"({listed(by_half)}). It shows {shows}.{''.join(induced)}"
+            f"({listed(by_half)}).{''.join(induced)} It shows {shows}."
         )
     else:
         yield "A2D (diff-aware) against A2 (governed): no granularity dividend in attempts."
