@@ -337,13 +337,13 @@ def loading(episodes: int, repetitions: int) -> Iterator[Ratio]:
 # -- live: arms at once to the slowest alone ---------------------------------------------------------
 
 
-def live() -> Iterator[Ratio]:
+def live(repetitions: int) -> Iterator[Ratio]:
     """Run arms at once and alone against a provider of the tests' own that answers in half a second."""
-    from live.bench_live import live_ratio
+    from live.bench_live import BOUND, live_times
 
     with redirect_stderr(io.StringIO()):
-        value, bound = live_ratio()
-    yield Ratio("live: arms at once / the slowest alone", value, bound, "0.5 s an answer")
+        pairs = live_times(repetitions)
+    yield ratio("live: arms at once / the slowest alone", pairs, BOUND)
 
 
 def everything() -> Iterator[Ratio]:
@@ -352,7 +352,7 @@ def everything() -> Iterator[Ratio]:
     yield from memory((10**2, 10**4, 10**6), repetitions=21)
     yield from invalidation(10**3, (10**3, 10**6), repetitions=11)
     yield from loading(2_000, repetitions=5)
-    yield from live()
+    yield from live(repetitions=3)
     from bench_experience import amplification, experience
 
     yield from experience((10**3, 10**4), repetitions=21)

@@ -25,11 +25,14 @@ ARMS = "A0,A1F,A2,A3,LW,LWG"
 BOUND = 1.3
 
 
-def live_ratio(episodes: int = 8, answer_s: float = 0.5) -> tuple[float, float]:
-    """Return the time of `ARMS` at once to that of the slowest of them alone, and its bound.
+def live_times(
+    repetitions: int, episodes: int = 8, answer_s: float = 0.5
+) -> list[tuple[float, float]]:
+    """Return the times of `ARMS` at once and of the slowest of them alone, measured in turns.
 
     Over the first `episodes` of Phase 1, against a provider of the tests' own that answers each request
-    after `answer_s` seconds. Both times are those of whole runs, preflight included.
+    after `answer_s` seconds. Both times are those of whole runs, preflight included; a run before them
+    pays the imports and says which arm is the slowest.
     """
 
     def slow(asked: Asked) -> Answer:
@@ -37,18 +40,15 @@ def live_ratio(episodes: int = 8, answer_s: float = 0.5) -> tuple[float, float]:
         return Answer(answer.request, after=answer_s)
 
     with providing(slow) as provider, _short_runs(provider.url, episodes):
-        at_once, slowest = _timed(ARMS)
-        alone, _ = _timed(slowest)
-    return at_once / alone, BOUND
+        attempts = run_phase("phase1", model="haiku", arms=ARMS).rows.groupby("arm")["attempts"].sum()
+        slowest = str(attempts.idxmax())
+        return [(_timed(ARMS), _timed(slowest)) for _ in range(repetitions)]
 
 
-def _timed(arms: str) -> tuple[float, str]:
-    """Return how long a run takes, and which arm needed the most attempts."""
+def _timed(arms: str) -> float:
     started = time.perf_counter()
-    found = run_phase("phase1", model="haiku", arms=arms)
-    seconds = time.perf_counter() - started
-    attempts = found.rows.groupby("arm")["attempts"].sum()
-    return seconds, str(attempts.idxmax())
+    run_phase("phase1", model="haiku", arms=arms)
+    return time.perf_counter() - started
 
 
 @contextmanager
