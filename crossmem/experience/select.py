@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crossmem.experience.node import NEWEST
 from crossmem.memory.entry import Key, canonical_json
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 WEIGHTS = (1.0, 0.4, 0.25)
 """Of the metric, of the gain over the parent, of novelty."""
-CAP = 500
-"""Candidates at most, the newest: the worst are to go, and accepted ones are equally good."""
 EFFECTIVE = 3.0
 """Fixed: the effective number of candidates among which the parent is drawn."""
 HALF_LIFE = 6.0
@@ -44,6 +43,11 @@ COUNTS: dict[str, tuple[int, int, int]] = {
     "debug": (1, 0, 8),
 }
 """Per operator: primaries, ancestors and siblings of each (for debug: related refusals)."""
+
+
+def decay(age: float) -> float:
+    """Return what is left of a weight of 1 after `age` episodes."""
+    return float(0.5 ** (age / HALF_LIFE))
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,7 @@ def utilities(
         score = (card.metric - low) / (high - low) if high > low else 0.5
         gain = max(0.0, card.delta or 0.0) / largest if largest > 0 else 0.0
         utility = WEIGHTS[0] * score + WEIGHTS[1] * gain + WEIGHTS[2] * card.novelty
-        age = 0.0 if faithful else (episode - card.episode) / HALF_LIFE
-        found.append(utility * 0.5**age)
+        found.append(utility * (1.0 if faithful else decay(episode - card.episode)))
     return found
 
 
@@ -129,12 +132,12 @@ class Selector:
         if not known:
             return Context("draft")
         if len(kinds) == 1:
-            pool = sorted({node for found in known.values() for node in found})[-CAP:]
+            pool = sorted({node for found in known.values() for node in found})[-NEWEST:]
             return self._around("improve", [self._draw(pool, episode, 0)], episode)
         primaries = []
         for number, kind in enumerate(kinds[:2]):
             pool = sorted({node for key, found in known.items() if key[0] == kind for node in found})
-            primaries.append(self._draw(pool[-CAP:], episode, number))
+            primaries.append(self._draw(pool[-NEWEST:], episode, number))
         return self._around("crossover", list(dict.fromkeys(primaries)), episode)
 
     def debug(self, node: int) -> Context:
@@ -152,10 +155,10 @@ class Selector:
         return Context("debug", (node,), (node, *same))
 
     def _candidates(self, key: Key) -> list[int]:
-        """Return the accepted nodes, `CAP` at most, with a lesson of `key` that may still be served."""
+        """Return the newest accepted nodes with a lesson of `key` that may still be served."""
         known: dict[str, bool] = {}
         found = []
-        for number in self.journal.accepted_with(key, CAP):
+        for number in self.journal.accepted_with(key):
             lesson = next(each for each in self.journal.nodes[number].lessons if each.key == key)
             value = place_of(lesson)[1]
             if value not in known:
@@ -182,8 +185,8 @@ class Selector:
     def _siblings(self, node: int, number: int, episode: int) -> list[int]:
         """Return the best nodes that share a parent with `node`, faithful: measured among all cards."""
         parents = self.journal.nodes[node].parents
-        around = {each for parent in parents for each in self.journal.children(parent, CAP)} - {node}
-        pool = sorted(around)[-CAP:]
+        around = {each for parent in parents for each in self.journal.children(parent)} - {node}
+        pool = sorted(around)[-NEWEST:]
         if not pool:
             return []
         faithful = self.faithful

@@ -55,12 +55,13 @@ def test_a_fold_over_the_records_is_the_live_memory_wherever_it_is_cut(
 def test_recall_changes_nothing(tmp_path: Path) -> None:
     lived = live(tmp_path, TABLE["rich.faithful"])
     assert isinstance(lived.memory, ExperienceMemory)
-    sizes, calls = lived.memory.store, lived.memory.stores.cache.calls
+    store = lived.memory.store
+    sizes = store.count, store.bytes, store.cache.calls
     task = lived.stream.episodes[0].task
     first = lived.memory.recall(task)
     assert first == lived.memory.recall(task)
     assert first.text == lived.memory.recall(task).text
-    assert (lived.memory.store, lived.memory.stores.cache.calls) == (sizes, calls)
+    assert (store.count, store.bytes, store.cache.calls) == sizes
 
 
 @pytest.mark.parametrize("name", LESSONS)
@@ -97,7 +98,7 @@ def test_no_word_of_a_governed_memory_names_what_its_ledger_has_dropped(
 
 def banned(memory: ExperienceMemory) -> set[str]:
     """The values learned that the ledger holds no more."""
-    lessons = {lesson for node in memory.stores.journal.nodes for lesson in node.lessons}
+    lessons = {lesson for node in memory.store.journal.nodes for lesson in node.lessons}
     strings = {each for each in lessons if isinstance(each.value, str)}
     served = {str(each.value) for each in strings if memory._current(each)}
     return {str(each.value) for each in strings} - served

@@ -9,13 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmem.errors import InputError
-from crossmem.experience.bases import (
-    ancestral,
-    ancestral_validated,
-    sibling,
-    sibling_repaired,
-    simple,
-)
 from crossmem.experience.node import Node, NodeJournal
 from crossmem.experience.rendering import Item, Section, fit
 from crossmem.experience.select import (
@@ -119,25 +112,25 @@ def test_a_retry_is_shown_the_same_signature_and_faithful_whatever_came_last() -
 
 def test_the_base_processors() -> None:
     made = journal(node(0), node(1, 0.5, 0), node(2, 0.5, 1), node(3, 1.0, 1))
-    assert simple(made) == [0, 3]
-    assert ancestral(made, 2) == [1, 2]
-    assert ancestral(made, 3) == []
-    assert sibling(made, 1) == [2, 3]
+    assert made.accepted() == [0, 3]
+    assert made.ancestral(2) == [1, 2]
+    assert made.ancestral(3) == []
+    assert made.children(1) == [2, 3]
 
 
 def test_fixed_ancestral_walks_on_past_a_success_that_no_longer_holds_to_one_that_does() -> None:
     made = journal(node(0), node(1, 1.0, 0), node(2, 0.5, 1), node(3, 0.5, 2))
-    assert ancestral(made, 3) == [2, 3]
-    assert ancestral_validated(made, 3, lambda _: True) == [1, 2, 3]
-    assert ancestral_validated(made, 3, lambda each: each.id == 0) == [0, 1, 2, 3]
-    assert ancestral_validated(made, 3, lambda _: False) == [0, 1, 2, 3]
+    assert made.ancestral(3) == [2, 3]
+    assert made.ancestral(3, lambda _: True) == [1, 2, 3]
+    assert made.ancestral(3, lambda each: each.id == 0) == [0, 1, 2, 3]
+    assert made.ancestral(3, lambda _: False) == [0, 1, 2, 3]
 
 
 def test_fixed_sibling_follows_a_child_to_the_attempt_that_repaired_it() -> None:
     repaired = node(3, 1.0, 2, operator="debug")
     made = journal(node(0), node(1, 1.0, 0), node(2, 0.5, 0), repaired, node(4, 1.0, 2))
-    assert sibling(made, 0) == [1, 2]
-    assert sibling_repaired(made, 0) == [1, 2, 3]
+    assert made.children(0) == [1, 2]
+    assert made.repaired_children(0) == [1, 2, 3]
 
 
 # -- the token budget ---------------------------------------------------------------------------------

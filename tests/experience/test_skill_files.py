@@ -142,7 +142,7 @@ def test_a_run_keeps_the_skills_it_had_whatever_becomes_of_the_files(
     else:
         (folder / "oats.md").write_text(text, encoding="utf-8")
     memory = remembered(found, "skills.faithful", 0)
-    (skill,) = memory.stores.guidance.in_force.values()
+    (skill,) = memory.store.guidance.in_force.values()
     assert skill.lesson is not None
     assert skill.lesson.value == "Dravunhal VX 26"
 

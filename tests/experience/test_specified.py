@@ -6,7 +6,7 @@ import pytest
 
 from crossmem.experience.node import Node, NodeJournal
 from crossmem.experience.select import Selector, probabilities
-from crossmem.experience.summaries import RETRY_AFTER, SummaryCache, trimmed
+from crossmem.experience.summaries import RETRY_AFTER, Subject, SummaryCache, trimmed
 from crossmem.memory.entry import Key
 
 from .world import KEY, deck, journal, lesson, node
@@ -55,9 +55,9 @@ def test_an_answer_of_more_than_5100_characters_keeps_2500_at_either_end() -> No
 
 def test_fixed_a_summary_written_in_vain_is_wanted_again_after_ten_episodes() -> None:
     assert RETRY_AFTER == 10
-    cache = SummaryCache(faithful=False)
-    cache.take("k", None, (), 3)
-    assert [cache.wants("k", episode) for episode in (4, 12, 13)] == [False, False, True]
+    cache, of = SummaryCache(faithful=False), Subject(node(0), None, (), {})
+    cache.take(of, None, 3)
+    assert [cache.wants(of, episode) for episode in (4, 12, 13)] == [False, False, True]
 
 
 def test_the_board_shows_the_last_five_gains_and_families_of_two_cards_as_rare() -> None:
