@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Version:
-    """What was seen under one version of one table. `errors`: counts, and the episode each was made in."""
+    """What was seen under one version of a table. `errors`: counts, and when each was made."""
 
     number: int = 0
     best: Card | None = None

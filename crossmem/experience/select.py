@@ -36,13 +36,10 @@ EFFECTIVE = 3.0
 """Fixed: the effective number of candidates among which the parent is drawn."""
 HALF_LIFE = 6.0
 """Fixed: episodes after which a node counts half."""
-COUNTS: dict[str, tuple[int, int, int]] = {
-    "draft": (0, 0, 0),
-    "improve": (1, 3, 3),
-    "crossover": (2, 2, 2),
-    "debug": (1, 0, 8),
-}
-"""Per operator: primaries, ancestors and siblings of each (for debug: related refusals)."""
+NEAR = {"improve": 3, "crossover": 2}
+"""Ancestors, and siblings, of each parent by operator."""
+RELATED = 8
+"""Related refusals that a retry is shown."""
 
 
 def decay(age: float) -> float:
@@ -129,29 +126,29 @@ class Selector:
         """Return the context of an episode's first attempt at a task with these keys."""
         known = {key: found for key in keys if (found := self._candidates(key))}
         kinds = list(dict.fromkeys(key[0] for key in known))
-        if not known:
-            return Context("draft")
-        if len(kinds) == 1:
-            pool = sorted({node for found in known.values() for node in found})[-NEWEST:]
-            return self._around("improve", [self._draw(pool, episode, 0)], episode)
-        primaries = []
-        for number, kind in enumerate(kinds[:2]):
-            pool = sorted({node for key, found in known.items() if key[0] == kind for node in found})
-            primaries.append(self._draw(pool[-NEWEST:], episode, number))
-        return self._around("crossover", list(dict.fromkeys(primaries)), episode)
+        pools = [
+            sorted({node for key, found in known.items() if key[0] == kind for node in found})
+            for kind in kinds[:2]
+        ]
+        drawn = [self._draw(pool[-NEWEST:], episode, number) for number, pool in enumerate(pools)]
+        operator: Operator = ("draft", "improve", "crossover")[len(pools)]
+        nodes = dict.fromkeys(drawn)
+        for primary in tuple(nodes):
+            nodes.update(dict.fromkeys(self.journal.ancestors(primary, NEAR[operator])))
+            nodes.update(dict.fromkeys(self._siblings(primary, NEAR[operator], episode)))
+        return Context(operator, tuple(dict.fromkeys(drawn)), tuple(nodes))
 
     def debug(self, node: int) -> Context:
         """Return the context of a retry after the refusal of `node`: related refusals.
 
         The same signature first; faithful: then whatever came last, successes too, up to 8.
         """
-        most = COUNTS["debug"][2]
-        alike = self.deck.alike.get(self.deck.cards[node].signature or "", [])[-most - 1 :]
-        same = [each for each in reversed(alike) if each != node][:most]
+        alike = self.deck.alike.get(self.deck.cards[node].signature or "", [])[-RELATED - 1 :]
+        same = [each for each in reversed(alike) if each != node][:RELATED]
         if self.faithful:
-            lately = self.journal.nodes[-(2 * most + 1) :]
+            lately = self.journal.nodes[-(2 * RELATED + 1) :]
             recent = (each.id for each in reversed(lately) if each.id not in {node, *same})
-            same = [*same, *recent][:most]
+            same = [*same, *recent][:RELATED]
         return Context("debug", (node,), (node, *same))
 
     def _candidates(self, key: Key) -> list[int]:
@@ -173,14 +170,6 @@ class Selector:
         temperature = 1.0 if self.faithful else calibrated(utility)
         chooser = random.Random(f"{self.chance}/{episode}/{number}")  # noqa: S311
         return chooser.choices(pool, probabilities(utility, temperature))[0]
-
-    def _around(self, operator: Operator, primaries: Sequence[int], episode: int) -> Context:
-        _, up, beside = COUNTS[operator]
-        nodes = dict.fromkeys(primaries)
-        for primary in primaries:
-            nodes.update(dict.fromkeys(self.journal.ancestors(primary, up)))
-            nodes.update(dict.fromkeys(self._siblings(primary, beside, episode)))
-        return Context(operator, tuple(primaries), tuple(nodes))
 
     def _siblings(self, node: int, number: int, episode: int) -> list[int]:
         """Return the best nodes that share a parent with `node`, faithful: measured among all cards."""

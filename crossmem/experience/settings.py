@@ -16,7 +16,7 @@ from crossmem.experience.arms import COMPONENTS, GOVERNED, TABLE, VARIANTS, Expe
 from crossmem.experience.rendering import TOKENS
 from crossmem.experience.skills import Skill, key_of, read_skills
 from crossmem.memory.arms import REFERENCES, Arm, arms
-from crossmem.settings import RunSettings
+from crossmem.settings import RunSettings, read_settings
 from crossmem.streams import Stream
 
 if TYPE_CHECKING:
@@ -120,6 +120,13 @@ class ExperienceSettings(RunSettings):
         if missed:
             text = f"skills {self.skills!r}: no task of {stream.name} has the key {', '.join(missed)}"
             warnings.warn(text, stacklevel=2)
+
+
+def run(**given: Any) -> Run:
+    """Run or load the study with settings of `ExperienceSettings`; raises what `study.run` raises."""
+    from crossmem import study
+
+    return study.run(read_settings(ExperienceSettings, given))
 
 
 def arm_of(run: Run, name: str) -> Arm:
