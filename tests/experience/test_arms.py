@@ -174,7 +174,6 @@ def test_a_component_stands_for_its_arms_in_the_variants_and_governances_asked_f
     [
         ({"arms": "A0,card"}, "unknown arm 'card'; did you mean 'cards'"),
         ({"arms": "cards,cards.fixed"}, "repeated arm"),
-        ({"arms": ""}, "unknown arm"),
         ({"variant": "fix"}, "unknown variant 'fix'; did you mean 'fixed'"),
         ({"governed": "A1F"}, "unknown governance 'A1F'"),
         ({"keying": "request"}, "keying"),

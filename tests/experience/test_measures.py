@@ -76,8 +76,10 @@ def test_stale_evidence_is_the_share_of_recalled_entries_of_another_version(run:
 
 def test_an_entry_whose_table_was_not_consulted_is_of_unknown_currency(run: Run) -> None:
     made = episode(run, "A1F", 0, [("x", "1")], live="2")
-    unknown = made.model_copy(update={"response": {"table_versions": {"U": "9"}}})
-    assert ex.measures.evidence(of(run, [unknown])).loc["A1F", "stale_evidence"] != 1
+    unknown = made.model_copy(
+        update={"attempts": [made.attempts[0].model_copy(update={"stamps": {"U": "9"}})]}
+    )
+    assert ex.measures.evidence(of(run, [unknown])).loc["A1F"].isna()["stale_evidence"]
 
 
 # -- the default run ----------------------------------------------------------------------------
@@ -86,7 +88,8 @@ def test_an_entry_whose_table_was_not_consulted_is_of_unknown_currency(run: Run)
 def test_every_episode_of_every_arm_succeeds(run: Run) -> None:
     assert run.rows["success"].all()
     assert run.length == 60
-    assert len(run.arms) == 7 + 6 * 2 * 3 + 1
+    lines = {"A1F", "oracle", "bound"}
+    assert len(set(run.arms) - lines) == 7 + 6 * 2 * 3
 
 
 def test_governance_takes_away_the_stale_attempts_of_all_but_summaries_cached_by_id(run: Run) -> None:
@@ -98,10 +101,10 @@ def test_governance_takes_away_the_stale_attempts_of_all_but_summaries_cached_by
             assert bool(governed > stale["A2"]) is (f"{component}.{variant}" == "rich.faithful")
 
 
-def test_only_faithful_memories_are_poisoned(run: Run) -> None:
+def test_of_narrative_memories_only_faithful_ones_are_poisoned(run: Run) -> None:
     poisoned = ex.measures.summary(run)["poisoned_attempts"]
     assert set(poisoned[poisoned > 0].index) == {
-        "A1F",
+        *("A1", "A1F"),
         *(
             f"{component}.faithful{governed}"
             for component in ("simple", "cards", "rich", "skills")
