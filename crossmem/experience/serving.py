@@ -10,11 +10,12 @@ followed first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from crossmem.experience.rendering import Fitted, Item, Section, fit, unlimited
+from crossmem.experience.rendering import Fitted, Item, Section, fit
 from crossmem.experience.select import Context, Selector, decay, place_of
 from crossmem.experience.skills import key_of
 from crossmem.experience.summaries import PLAIN_CUT, Subject, cut
@@ -209,7 +210,7 @@ class Serving:
 
     def _fit(self, sections: Sequence[Section], tokens: int) -> Fitted:
         filled = [section for section in sections if section.items]
-        return unlimited(filled) if self.arm.faithful else fit(filled, max(0, tokens))
+        return fit(filled, math.inf if self.arm.faithful else max(0, tokens))
 
 
 def worded(domain: Domain, lesson: Entry) -> str:

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from crossmem.harness.results import Run
 
 
+_CHOICES: dict[str, tuple[str, Collection[str]]] = {
+    "arms": ("arm", [*COMPONENTS, *TABLE, *REFERENCES]),
+    "variant": ("variant", VARIANTS),
+    "governed": ("governance", GOVERNED),
+}
+
+
 class ExperienceSettings(RunSettings):
     """Experience memories beside the core's arms, on one stream.
 
@@ -56,26 +63,39 @@ class ExperienceSettings(RunSettings):
 
     _read: tuple[Skill, ...] | None = None
 
-    @field_validator("arms")
+    @field_validator("arms", "variant", "governed")
     @classmethod
-    def _known_arms(cls, value: str, info: ValidationInfo) -> str:
-        beside = f",{cls.baselines},{','.join(REFERENCES)}" if info.data.get("mock") else ""
-        return _all_of("arm", value or cls.brief_arms + beside, [*COMPONENTS, *TABLE, *REFERENCES])
-
-    @field_validator("variant")
-    @classmethod
-    def _known_variants(cls, value: str) -> str:
-        return _all_of("variant", value, VARIANTS)
-
-    @field_validator("governed")
-    @classmethod
-    def _known_governance(cls, value: str) -> str:
-        return _all_of("governance", value, GOVERNED)
+    def _known(cls, value: str, info: ValidationInfo) -> str:
+        what, choices = _CHOICES[info.field_name or ""]
+        if what == "arm" and not value:
+            mock = info.data.get("mock")
+            value = ",".join([cls.brief_arms, *([cls.baselines, *REFERENCES] if mock else [])])
+        names = _names(value)
+        for name in names or [value]:
+            if name not in choices:
+                raise unknown(what, name, choices)
+        return ",".join(names)
 
     def arms_to_run(self) -> list[Arm]:
         """Return the arms to replay, components expanded. Raises InputError where one comes twice."""
-        names = [name for each in _names(self.arms) for name in self._expanded(each)]
-        return [self._set_up(arm) for arm in arms(names, {**TABLE, **REFERENCES})]
+        kinds = [
+            variant if governed == "none" else f"{variant}.{governed}"
+            for variant in _names(self.variant)
+            for governed in _names(self.governed)
+        ]
+        names = [
+            name
+            for each in _names(self.arms)
+            for name in ([f"{each}.{kind}" for kind in kinds] if each in COMPONENTS else [each])
+        ]
+        return [
+            replace(
+                arm, tokens=self.context_tokens, skills=self._skill_files() if _of_skills(arm) else ()
+            )
+            if isinstance(arm, ExperienceArm)
+            else arm
+            for arm in arms(names, {**TABLE, **REFERENCES})
+        ]
 
     def arm_inputs(self) -> dict[str, Any]:
         """Return the skills, as they were read when the parameters were first used."""
@@ -90,18 +110,6 @@ class ExperienceSettings(RunSettings):
             found = read_skills(paths.given(self.skills)) if self.skills else {}
             self._read = tuple(found.values())
         return self._read
-
-    def _set_up(self, arm: Arm) -> Arm:
-        if not isinstance(arm, ExperienceArm):
-            return arm
-        skills = self._skill_files() if _of_skills(arm) else ()
-        return replace(arm, tokens=self.context_tokens, skills=skills)
-
-    def _expanded(self, name: str) -> list[str]:
-        if name not in COMPONENTS:
-            return [name]
-        pairs = [(v, g) for v in _names(self.variant) for g in _names(self.governed)]
-        return [".".join([name, v, *([] if g == "none" else [g])]) for v, g in pairs]
 
     def check_inputs(self, stream: Stream) -> None:
         """Raise InputError where no skill will ever be read; warn of those whose key no task has."""
@@ -145,11 +153,3 @@ def _of_skills(arm: Arm) -> bool:
 
 def _names(value: str) -> list[str]:
     return [name for name in map(str.strip, value.split(",")) if name]
-
-
-def _all_of(what: str, value: str, choices: Collection[str]) -> str:
-    names = _names(value)
-    for name in names or [value]:
-        if name not in choices:
-            raise unknown(what, name, choices)
-    return ",".join(names)

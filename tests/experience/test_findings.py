@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
-from crossmem.experience.rendering import Item, Section, fit, unlimited
+from crossmem.experience.rendering import Item, Section, fit
 from crossmem.experience.summaries import Subject, SummaryCache
 
 from .world import deck, journal, lesson, node
@@ -75,8 +76,8 @@ def attempts(number: int) -> list[Section]:
 
 
 def test_10_faithful_the_context_grows_with_the_journal() -> None:
-    assert unlimited(attempts(100)).tokens == pytest.approx(
-        10 * unlimited(attempts(10)).tokens, rel=0.1
+    assert fit(attempts(100), math.inf).tokens == pytest.approx(
+        10 * fit(attempts(10), math.inf).tokens, rel=0.1
     )
 
 

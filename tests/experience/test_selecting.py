@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossmem.errors import InputError
 from crossmem.experience.node import Node, NodeJournal
 from crossmem.experience.rendering import Item, Section, fit
 from crossmem.experience.select import (
@@ -165,8 +164,3 @@ def test_a_section_gets_its_floor_before_an_earlier_one_takes_all() -> None:
 def test_a_budget_below_the_smallest_item_keeps_nothing_and_says_so() -> None:
     fitted = fit([section("S", "a long enough text")], 1)
     assert (fitted.text, fitted.tokens, fitted.kept, fitted.cut) == ("", 0, (), ("S 0",))
-
-
-def test_a_negative_budget_is_an_error() -> None:
-    with pytest.raises(InputError, match="token budget -1"):
-        fit([], -1)
