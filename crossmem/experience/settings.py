@@ -65,7 +65,7 @@ class ExperienceSettings(RunSettings):
 
     @field_validator("arms", "variant", "governed")
     @classmethod
-    def _known(cls, value: str, info: ValidationInfo) -> str:
+    def _known_arms(cls, value: str, info: ValidationInfo) -> str:  # in place of the core's
         what, choices = _CHOICES[info.field_name or ""]
         if what == "arm" and not value:
             mock = info.data.get("mock")

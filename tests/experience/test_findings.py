@@ -15,14 +15,10 @@ from .world import deck, journal, lesson, node
 # -- 3: rank and best are frozen ----------------------------------------------------------------------
 
 
-def test_3_faithful_four_rising_scores_are_all_rank_1_and_best() -> None:
-    rising = deck(journal(*(node(n, 0.1 * n) for n in range(4))), faithful=True)
-    assert [rising.rank(card) for card in rising.cards] == [1] * 4
-
-
-def test_3_fixed_rank_and_best_are_those_of_now() -> None:
-    rising = deck(journal(*(node(n, 0.1 * n) for n in range(4))), faithful=False)
-    assert [rising.rank(card) for card in rising.cards] == [4, 3, 2, 1]
+@pytest.mark.parametrize(("faithful", "ranks"), [(True, [1, 1, 1, 1]), (False, [4, 3, 2, 1])])
+def test_3_four_rising_scores_are_all_rank_1_only_if_faithful(faithful: bool, ranks: list[int]) -> None:
+    rising = deck(journal(*(node(n, 0.1 * n) for n in range(4))), faithful=faithful)
+    assert [rising.rank(card) for card in rising.cards] == ranks
 
 
 # -- 7: a summary cached by id ------------------------------------------------------------------------

@@ -8,26 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossmem.experience.node import Node, NodeJournal
+from crossmem.experience.node import Node
 from crossmem.experience.rendering import Item, Section, fit
 from crossmem.experience.select import (
     EFFECTIVE,
-    Selector,
     calibrated,
     effective_size,
     probabilities,
     utilities,
 )
-from crossmem.memory.entry import Key
 
-from .world import KEY, deck, journal, lesson, node
-
-NAME: Key = ("name", "cream", "thai")
-
-
-def selector(of: NodeJournal, *, faithful: bool = True) -> Selector:
-    return Selector(of, deck(of, faithful=faithful), faithful, "0", lambda _: True)
-
+from .world import KEY, NAME, deck, journal, lesson, node, selector
 
 # -- utility ------------------------------------------------------------------------------------------
 
@@ -63,6 +54,10 @@ def test_probabilities_sum_to_one_at_any_temperature(utility: list[float], tempe
     assert math.fsum(probabilities(utility, temperature)) == pytest.approx(1.0)
 
 
+def test_the_temperature_has_a_floor() -> None:
+    assert probabilities([0.0, 1e-8], 0.0) == pytest.approx([1 / (1 + 2.718281828), 0.731058578])
+
+
 def test_fixed_a_node_counts_less_as_it_ages() -> None:
     made = journal(node(0), node(1))
     cards = deck(made, faithful=False)
@@ -88,6 +83,31 @@ def test_improve_takes_a_parent_three_ancestors_and_three_siblings() -> None:
     assert found.nodes[:4] == (4, 3, 2, 1)
     assert len(found.nodes) == 7
     assert set(found.nodes[4:]) <= set(range(5, 10))
+
+
+def refused(number: int, *parents: int) -> Node:
+    return node(number, 0.5, *parents)
+
+
+def test_crossover_takes_two_ancestors_and_two_siblings_of_each_of_two_parents() -> None:
+    nodes: list[Node] = []
+    for last in (node(5, 1.0, 4), node(14, 1.0, 13, lessons=(lesson("y", key=NAME),))):
+        line = len(nodes)
+        nodes += [refused(line + n, *([line + n - 1] if n else [])) for n in range(5)]
+        nodes.append(last)
+        nodes += [refused(len(nodes) + n, line + 4) for n in range(3)]
+    found = selector(journal(*nodes)).context([KEY, NAME], 20)
+    assert (found.operator, found.primaries) == ("crossover", (5, 14))
+    assert set(found.nodes) & set(range(5)) == {4, 3}
+    assert set(found.nodes) & set(range(9, 14)) == {13, 12}
+    assert len(set(found.nodes) & {6, 7, 8}) == len(set(found.nodes) & {15, 16, 17}) == 2
+    assert len(found.nodes) == 10
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+def test_a_retry_is_shown_eight_refusals_at_most_the_newest_first(faithful: bool) -> None:
+    made = journal(*(refused(n) for n in range(12)))
+    assert selector(made, faithful=faithful).debug(11).nodes == (11, *range(10, 2, -1))
 
 
 def test_lessons_of_different_kinds_are_crossed_from_two_parents() -> None:

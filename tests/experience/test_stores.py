@@ -10,7 +10,7 @@ from crossmem.domains.recipe import Recipe
 from crossmem.errors import InputError
 from crossmem.experience.cards import Deck
 from crossmem.experience.skills import Guidance, Skill, read_skills
-from crossmem.experience.summaries import PLAIN_CUT, Subject, SummaryCache, cut
+from crossmem.experience.summaries import PLAIN_CUT, RETRY_AFTER, Subject, SummaryCache, cut, trimmed
 
 from .world import KEY, deck, journal, lesson, node
 
@@ -88,6 +88,21 @@ def test_the_fixed_board_forgets_old_errors_and_the_best_of_another_world() -> N
     assert "Best so far: attempt 0" in board.lines()[0]
 
 
+def test_the_board_shows_the_last_five_gains_and_families_of_two_cards_as_rare() -> None:
+    gains = [node(0, 0.0), *(node(n, 0.0, 0) for n in range(1, 3)), node(3, 1.0, 0)]
+    gains += [node(n, 1.0, 3) for n in range(4, 8)]
+    board = deck(journal(*gains), faithful=False).board
+    assert board.trend == pytest.approx(0.2)
+    assert board.underexplored == []
+
+    kinds = [("a", 1.0), ("a", 1.0), ("b", 1.0), ("b", 1.0), ("b", 1.0), ("c", 0.5)]
+    rare = [
+        node(n, metric, lessons=(lesson("y", key=(kind, "x")),), info={"status": 200})
+        for n, (kind, metric) in enumerate(kinds)
+    ]
+    assert deck(journal(*rare), faithful=False).board.underexplored == ["a"]
+
+
 # -- summaries ---------------------------------------------------------------------------------------
 
 
@@ -129,6 +144,19 @@ def test_fields_are_cut_at_420_characters_and_a_cards_text_at_360() -> None:
     assert len(long.shown) == 420 + 1 + len(long.comparison)
     assert len(cut("z" * 900, PLAIN_CUT)) == 360
     assert cut("a  b\n c", 9) == "a b c"
+
+
+def test_an_answer_of_more_than_5100_characters_keeps_2500_at_either_end() -> None:
+    whole = "a" * 2_600 + "b" * 2_500
+    assert trimmed(whole) == whole
+    assert trimmed(f"{whole}c") == f"{'a' * 2_500} ... 101 characters ... {'b' * 2_499}c"
+
+
+def test_fixed_a_summary_written_in_vain_is_wanted_again_after_ten_episodes() -> None:
+    assert RETRY_AFTER == 10
+    cache, of = SummaryCache(faithful=False), Subject(node(0), None, (), {})
+    cache.take(of, None, 3)
+    assert [cache.wants(of, episode) for episode in (4, 12, 13)] == [False, False, True]
 
 
 # -- skills ------------------------------------------------------------------------------------------
