@@ -77,36 +77,31 @@ def utilities(
     return found
 
 
-def probabilities(utility: Sequence[float], temperature: float) -> list[float]:
+def probabilities(utility: Sequence[float] | Array, temperature: float) -> Array:
     """Return the softmax of U / T; T is floored at 1e-8."""
-    found: list[float] = _softmax(np.asarray(utility), max(temperature, 1e-8)).tolist()
-    return found
+    raw: Array = np.exp((np.asarray(utility) - np.max(utility)) / max(temperature, 1e-8))
+    raw /= raw.sum()
+    return raw
 
 
-def effective_size(probability: Sequence[float] | Array) -> float:
+def effective_size(probability: Array) -> float:
     """Return 1 / sum p^2: among how many candidates a draw really chooses."""
     return float(1 / np.square(probability).sum())
 
 
-def calibrated(utility: Sequence[float], wanted: float = EFFECTIVE) -> float:
-    """Return the temperature at which `wanted` candidates share the choice (1.0 if all are fewer)."""
-    if len(utility) <= wanted:
+def calibrated(utility: Sequence[float]) -> float:
+    """Return the temperature at which `EFFECTIVE` candidates share the choice; 1.0 for no more."""
+    if len(utility) <= EFFECTIVE:
         return 1.0
     given = np.asarray(utility)
     low, high = 1e-4, 10.0
     for _ in range(16):
         middle = math.sqrt(low * high)
-        if effective_size(_softmax(given, middle)) > wanted:
+        if effective_size(probabilities(given, middle)) > EFFECTIVE:
             high = middle
         else:
             low = middle
     return high
-
-
-def _softmax(utility: Array, temperature: float) -> Array:
-    raw: Array = np.exp((utility - utility.max()) / temperature)
-    raw /= raw.sum()
-    return raw
 
 
 @dataclass(frozen=True)
@@ -139,17 +134,16 @@ class Selector:
         return Context(operator, tuple(dict.fromkeys(drawn)), tuple(nodes))
 
     def debug(self, node: int) -> Context:
-        """Return the context of a retry after the refusal of `node`: related refusals.
+        """Return the context of a retry after the refusal of `node`: refusals of the same signature.
 
-        The same signature first; faithful: then whatever came last, successes too, up to 8.
+        Faithful: then whatever came last, successes too.
         """
-        alike = self.deck.alike.get(self.deck.cards[node].signature or "", [])[-RELATED - 1 :]
-        same = [each for each in reversed(alike) if each != node][:RELATED]
+        signature = self.deck.cards[node].signature or ""
+        related = self.deck.alike.get(signature, [])[: -RELATED - 2 : -1]
         if self.faithful:
-            lately = self.journal.nodes[-(2 * RELATED + 1) :]
-            recent = (each.id for each in reversed(lately) if each.id not in {node, *same})
-            same = [*same, *recent][:RELATED]
-        return Context("debug", (node,), (node, *same))
+            related = [*related, *(each.id for each in self.journal.nodes[: -2 * RELATED - 2 : -1])]
+        nodes = dict.fromkeys(each for each in related if each != node)
+        return Context("debug", (node,), (node, *nodes)[: RELATED + 1])
 
     def _candidates(self, key: Key) -> list[int]:
         """Return the newest accepted nodes with a lesson of `key` that may still be served."""
@@ -169,7 +163,7 @@ class Selector:
         utility = utilities(self.deck, pool, episode, faithful=self.faithful)
         temperature = 1.0 if self.faithful else calibrated(utility)
         chooser = random.Random(f"{self.chance}/{episode}/{number}")  # noqa: S311
-        return chooser.choices(pool, probabilities(utility, temperature))[0]
+        return chooser.choices(pool, probabilities(utility, temperature).tolist())[0]
 
     def _siblings(self, node: int, number: int, episode: int) -> list[int]:
         """Return the best nodes that share a parent with `node`, faithful: measured among all cards."""
