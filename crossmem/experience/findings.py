@@ -9,20 +9,20 @@ import pandas as pd
 from crossmem.analysis import metrics
 from crossmem.analysis.display import Prose, against, count, grouped, joined
 from crossmem.analysis.metrics import per_arm
-from crossmem.experience.arms import EXPERIENCE_ARMS, VARIANTS, ExperienceArm, together
+from crossmem.experience.arms import EXPERIENCE_ARMS, VARIANTS, together
 from crossmem.experience.measures import evidence, hysteresis, reported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crossmem.analysis.display import Table
+    from crossmem.experience.arms import ExperienceArm
     from crossmem.harness.results import Run
 
 
 def finding(run: Run) -> Prose:
     """Say which memories of attempts paid, what governance and repairs took away, and what did not."""
-    known = (EXPERIENCE_ARMS.get(arm) for arm in run.arms)
-    ours = [arm for arm in known if isinstance(arm, ExperienceArm)]
+    ours = [EXPERIENCE_ARMS[arm] for arm in run.arms if arm in EXPERIENCE_ARMS]
     table = metrics.summary(run)
     attempts, stale = per_arm(table, "attempts"), per_arm(table, "stale_attempts")
     failed = metrics.unsolved_by_arm(run)

@@ -153,7 +153,6 @@ def hysteresis(run: Run) -> pd.DataFrame:
     }
     rows = metrics.episodes(run)
     rows = rows[~rows["arm"].isin(EXPERIENCE_ARMS)]
-    rows["arm"] = rows["arm"].cat.remove_unused_categories()
     table = pd.DataFrame(
         {
             name: rows[rows["index"].between(low, high - 1)]

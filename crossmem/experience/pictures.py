@@ -57,9 +57,8 @@ def plane(run: Run) -> Picture:
     height = max(5.0, 0.45 + 0.168 * sum(each.count("\n") + 1 for each in key))
     figure = Figure(figsize=(10, height), layout="constrained")
     axes, beside = figure.subplots(1, 2, width_ratios=(2.6, 1))
-    names = [str(arm) for arm in table.index]
     for kind, (mark, colour) in _MARKS.items():
-        of_kind = table[[getattr(EXPERIENCE_ARMS.get(arm), "variant", "core") == kind for arm in names]]
+        of_kind = table[[_kind(arm) == kind for arm in table.index]]
         axes.scatter(
             of_kind["stale_evidence"],
             of_kind["attempts_per_success"],
@@ -119,6 +118,10 @@ def epochs(run: Run) -> Picture:
     ]
     alt = f"Heat map of arms by drift epochs. Per arm, epoch by epoch, {'. '.join(lines)}."
     return Picture(drawn, alt)
+
+
+def _kind(arm: str) -> str:
+    return EXPERIENCE_ARMS[arm].variant if arm in EXPERIENCE_ARMS else "core"
 
 
 def _places(table: pd.DataFrame) -> dict[tuple[float, float], str]:

@@ -55,11 +55,8 @@ def written(number: int, *, faithful: bool) -> int:
     return deck(journal(*(node(each) for each in range(number))), faithful=faithful).written
 
 
-def test_9_faithful_twice_the_nodes_write_more_than_six_times_the_bytes() -> None:
+def test_9_twice_the_nodes_write_twice_the_bytes_but_six_times_and_more_if_faithful() -> None:
     assert written(160, faithful=True) > 6 * written(80, faithful=True)
-
-
-def test_9_fixed_twice_the_nodes_write_twice_the_bytes() -> None:
     assert written(160, faithful=False) == pytest.approx(2 * written(80, faithful=False), rel=0.05)
 
 

@@ -54,11 +54,7 @@ def folder(tmp_path: Path) -> Path:
 
 def first(run: Run, arm: str, word: str) -> list[bool]:
     """Whether each episode on `word` was solved at the first try."""
-    return [
-        row.first_try
-        for row in rows_of(run)
-        if row.arm == arm and row.drift_row == word and row.arm == arm
-    ]
+    return [row.first_try for row in rows_of(run) if row.arm == arm and row.drift_row == word]
 
 
 def test_a_skill_saves_the_first_episode_its_lesson(folder: Path) -> None:
