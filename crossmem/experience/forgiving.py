@@ -73,17 +73,10 @@ class FadingStore(Store):
         self.bytes += size - held.size
         held.size = size
 
-    def leave(self, trace: Trace) -> None:
-        """Keep a trace."""
-        self.traces[trace.key] = trace
-        self.bytes += trace.size
-
-    def forget(self, key: Key) -> Trace | None:
+    def forget(self, key: Key) -> None:
         """Let the trace of a key go, if there is one."""
-        trace = self.traces.pop(key, None)
-        if trace:
+        if trace := self.traces.pop(key, None):
             self.bytes -= trace.size
-        return trace
 
     @property
     def room(self) -> float:
@@ -119,7 +112,8 @@ def fade(store: FadingStore, spare: Held | None = None) -> Iterator[Action]:
         entry = held.entry
         yield _action("demote", entry, "compact -> trace", store)
         store.drop(held)
-        store.leave(Trace(entry.key, digest(entry), held.uses))
+        trace = store.traces[entry.key] = Trace(entry.key, digest(entry), held.uses)
+        store.bytes += trace.size
     for trace in sorted(store.traces.values(), key=lambda each: each.uses):
         if store.room >= 0:
             return

@@ -88,14 +88,12 @@ class ExperienceSettings(RunSettings):
             for each in _names(self.arms)
             for name in ([f"{each}.{kind}" for kind in kinds] if each in COMPONENTS else [each])
         ]
-        return [
-            replace(
-                arm, tokens=self.context_tokens, skills=self._skill_files() if _of_skills(arm) else ()
-            )
-            if isinstance(arm, ExperienceArm)
-            else arm
-            for arm in arms(names, {**TABLE, **REFERENCES})
-        ]
+        chosen = arms(names, {**TABLE, **REFERENCES})
+        return [self._set_up(arm) if isinstance(arm, ExperienceArm) else arm for arm in chosen]
+
+    def _set_up(self, arm: ExperienceArm) -> ExperienceArm:
+        skills = self._skill_files() if arm.component == "skills" else ()
+        return replace(arm, tokens=self.context_tokens, skills=skills)
 
     def arm_inputs(self) -> dict[str, Any]:
         """Return the skills, as they were read when the parameters were first used."""
@@ -116,7 +114,7 @@ class ExperienceSettings(RunSettings):
         chosen = self.arms_to_run()
         if not self.skills:
             return
-        if not any(map(_of_skills, chosen)):
+        if not any(isinstance(arm, ExperienceArm) and arm.component == "skills" for arm in chosen):
             raise InputError(f"skills {self.skills!r}: none of the arms is of the component skills")
         what = domain(stream.domain)
         met = {key_of(key) for episode in stream.episodes for key in what.keys(episode.task)}
@@ -145,10 +143,6 @@ def arm_of(run: Run, name: str) -> Arm:
     if name not in known:
         raise unknown("arm", name, known)
     return known[name]
-
-
-def _of_skills(arm: Arm) -> bool:
-    return isinstance(arm, ExperienceArm) and arm.component == "skills"
 
 
 def _names(value: str) -> list[str]:
