@@ -41,7 +41,7 @@ class Experienced:
 
     def node(self, ahead: int = 0) -> Node:
         """Make the attempt that comes `ahead` after the next."""
-        number = len(self.memory.stores.journal) + ahead
+        number = len(self.memory.store.journal) + ahead
         grain = self.random.choice(["flour", "oats"])
         keys: tuple[Key, ...] = (("name", self.random.choice(NAMES), "thai"), ("brand", grain))
         lessons = (
@@ -65,8 +65,8 @@ class Experienced:
         )
 
     def add(self, node: Node) -> None:
-        self.memory.stores.journal.append(node)
-        self.memory.stores.deck.add(self.memory.stores.journal, node, node.parents)
+        self.memory.store.journal.append(node)
+        self.memory.store.deck.add(self.memory.store.journal, node, node.parents)
         ledger = self.memory._ledger.store
         for lesson in node.lessons:
             if not ledger.find(lesson.key, lesson.value):
@@ -102,12 +102,12 @@ def experience(sizes: Sequence[int], repetitions: int) -> Iterator[Ratio]:
     added = []
     written = []
     for _ in range(repetitions):
-        before = [each.memory.stores.deck.written for each in held]
+        before = [each.memory.store.deck.written for each in held]
         fresh = [[each.node(ahead) for ahead in range(ADDED)] for each in held]
         added.append(
             [timed(partial(_add_all, *each)) / ADDED for each in zip(held, fresh, strict=True)]
         )
-        written.append([e.memory.stores.deck.written - b for e, b in zip(held, before, strict=True)])
+        written.append([e.memory.store.deck.written - b for e, b in zip(held, before, strict=True)])
     pairs = [(times[-1], times[0]) for times in added]
     yield ratio(f"experience: add to {sizes[-1]:,} / {sizes[0]:,} nodes", pairs, 2.0)
     per = [[size / ADDED for size in sizes] for sizes in written]
@@ -123,11 +123,11 @@ def amplification(size: int) -> Ratio:
         held = Experienced(size - 1)
         deck = Deck(faithful, domain("recipe"))
         last = held.node()
-        for node in held.memory.stores.journal.nodes:
-            deck.add(held.memory.stores.journal, node, node.parents)
+        for node in held.memory.store.journal.nodes:
+            deck.add(held.memory.store.journal, node, node.parents)
         before = deck.written
-        held.memory.stores.journal.append(last)
-        deck.add(held.memory.stores.journal, last, last.parents)
+        held.memory.store.journal.append(last)
+        deck.add(held.memory.store.journal, last, last.parents)
         costs.append(deck.written - before)
     detail = f"{costs[0]:,} to {costs[1]:,} bytes; specified after: 318 MB"
     name = f"experience: bytes of step {size:,}, faithful / fixed"

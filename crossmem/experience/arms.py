@@ -121,7 +121,8 @@ def together(names: Sequence[str]) -> str:
     )
 
 
-_ROWS = [row(*each) for each in product(COMPONENTS, VARIANTS, GOVERNED)]
-EXPERIENCE_ARMS: dict[str, Arm] = {arm.name: arm for arm in _ROWS}
+EXPERIENCE_ARMS = {
+    arm.name: arm for arm in (row(*each) for each in product(COMPONENTS, VARIANTS, GOVERNED))
+}
 TABLE: dict[str, Arm] = {**ARMS, A3C.name: A3C, **EXPERIENCE_ARMS}
 """All that an experience run can replay, the core's arms beside."""

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from crossmem.experience.select import HALF_LIFE
+from crossmem.experience.select import decay
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,49 +20,41 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Fading:
-    """Counts that halve every `HALF_LIFE` episodes."""
-
-    _counted: dict[str, tuple[float, int]] = field(default_factory=dict)
-
-    def add(self, name: str, episode: int) -> None:
-        """Count one more."""
-        self._counted[name] = (self.at(name, episode) + 1, episode)
-
-    def at(self, name: str, episode: int) -> float:
-        """Return what is left of a count by `episode`."""
-        number, counted = self._counted.get(name, (0.0, episode))
-        return float(number * 0.5 ** ((episode - counted) / HALF_LIFE))
-
-    def most(self, number: int, episode: int) -> list[tuple[str, float]]:
-        """Return the highest counts of at least a half, highest first."""
-        left = ((name, self.at(name, episode)) for name in self._counted)
-        return sorted((each for each in left if each[1] >= 0.5), key=lambda each: -each[1])[:number]
-
-
-@dataclass
 class Version:
-    """What was seen under one version of one table."""
+    """What was seen under one version of a table. `errors`: counts, and when each was made."""
 
     number: int = 0
     best: Card | None = None
-    errors: Fading = field(default_factory=Fading)
+    errors: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     def add(self, card: Card) -> None:
         """Count a card in."""
         self.number += 1
         if card.signature:
-            self.errors.add(card.signature, card.episode)
+            self.errors[card.signature] = (self.left(card.signature, card.episode) + 1, card.episode)
         if self.best is None and card.metric == 1.0:  # none is better than accepted
             self.best = card
+
+    def left(self, error: str, episode: int) -> float:
+        """Return what is left of an error's count by `episode`."""
+        number, counted = self.errors.get(error, (0.0, episode))
+        return number * decay(episode - counted)
+
+    def line(self, episode: int) -> str:
+        """Return what a prompt shows: of the errors the three highest counts of at least a half."""
+        line = f"{self.number} attempts"
+        if self.best:
+            line += f", best {_named(self.best)}"
+        counts = {error: self.left(error, episode) for error in self.errors}
+        most = sorted(filter(lambda error: counts[error] >= 0.5, counts), key=lambda e: -counts[e])[:3]
+        lately = ", ".join(f"{error} x{counts[error]:.1f}" for error in most)
+        return f"{line}; refused lately for {lately}" if lately else line
 
 
 @dataclass
 class Board:
     """Counters over all cards, and per table and version the ones of that world."""
 
-    number: int = 0
-    valid: int = 0
     families: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
@@ -72,20 +64,17 @@ class Board:
 
     def add(self, card: Card) -> None:
         """Count a card in, in constant time."""
-        self.number += 1
         self.families[card.family] += 1
-        good = card.metric == 1.0
-        self.valid += good
-        if not good:
+        if card.metric != 1.0:
             self.failed[card.family] += 1
+        elif self.best is None:  # none is better than accepted
+            self.best = card
         if card.signature:
             self.errors[card.signature] += 1
         for world in card.world.items():
             self.worlds.setdefault(world, Version()).add(card)
         if card.delta is not None:
             self.deltas.append(card.delta)
-        if good and self.best is None:  # none is better than accepted
-            self.best = card
 
     @property
     def trend(self) -> float | None:
@@ -123,16 +112,10 @@ class Board:
 
     def lines_of(self, world: Mapping[str, str], episode: int) -> list[str]:
         """Return what a prompt shows of the present `world`, a line for each table (fixed)."""
-        said = []
-        for table, version in sorted(world.items()):
-            seen = self.worlds.get((table, version), Version())
-            line = f"Under {table} {version}: {seen.number} attempts"
-            if seen.best:
-                line += f", best {_named(seen.best)}"
-            if lately := seen.errors.most(3, episode):
-                line += f"; refused lately for {', '.join(f'{n} x{left:.1f}' for n, left in lately)}"
-            said.append(line)
-        return said
+        return [
+            f"Under {' '.join(each)}: {self.worlds.get(each, Version()).line(episode)}"
+            for each in sorted(world.items())
+        ]
 
 
 def _named(card: Card) -> str:

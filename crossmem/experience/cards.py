@@ -1,10 +1,10 @@
 """Cards: a small record per node, derived from it.
 
-**Faithful**: rank and "current best" are written into a card when it is made and stay; each card embeds
-the record of every candidate; all cards and the board are rewritten at each step; family and signature
+**Faithful**: a rank is written into a card when it is made and stays; each card's line embeds the
+record of every candidate; all cards and the board are rewritten at each step; family and signature
 come from a search of the texts of request and answer, which is the domain's to answer.
-**Fixed**: rank and best are views, computed when read; a card holds the ids selected and one hash of
-the candidates; cards are appended; family and signature come from the structured request and answer.
+**Fixed**: a rank is a view, computed when read; a line holds the ids selected and one hash of them;
+cards are appended; family and signature come from the structured request and answer.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from __future__ import annotations
 import hashlib
 import math
 from bisect import bisect_right, insort
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from crossmem.contract import Json
 from crossmem.experience.board import Board
 from crossmem.experience.node import Node, NodeJournal, line_size
 from crossmem.memory.entry import canonical_json
@@ -30,9 +28,8 @@ if TYPE_CHECKING:
 class Card:
     """What is shown of a node. `delta` is the gain over its best parent, None where one is missing.
 
-    `novelty` = 1 / sqrt(1 + earlier cards of the same family). `rank` and `best` are those at the time
-    of writing (faithful) or None: then they are views of the `Deck`. `candidates` is the record of
-    every candidate (faithful) or empty, with `selected` and one hash in its place.
+    `novelty` = 1 / sqrt(1 + earlier cards of the same family). `rank` is that at the time of writing
+    (faithful), 1 = best, or None: then it is a view of the `Deck`.
     """
 
     node: int
@@ -45,17 +42,7 @@ class Card:
     novelty: float
     text: str
     world: dict[str, str]
-    selected: tuple[int, ...] = ()
-    candidates: tuple[dict[str, Json], ...] = ()
-    candidates_hash: str = ""
-    rank: int | None = None
-    best: bool | None = None
-
-
-def family_of(node: Node) -> str:
-    """Return the kinds of lesson in a node and the rules it met, from the structured request."""
-    met = {lesson.key[0] for lesson in node.lessons} | set(node.errors)
-    return "+".join(sorted(met)) or "plain"
+    rank: int | None
 
 
 @dataclass
@@ -75,13 +62,13 @@ class Deck:
     largest_delta: float = 0.0
     alike: dict[str, list[int]] = field(default_factory=dict)
     """The nodes of each signature, oldest first."""
-    _families: Counter[str] = field(default_factory=Counter)
     _metrics: list[float] = field(default_factory=list)
 
     def add(self, journal: NodeJournal, node: Node, selected: Sequence[int] = ()) -> Card:
         """Make the card of a node that the journal holds, and count it in."""
         family = self._family(node)
         deltas = [node.metric - journal.nodes[parent].metric for parent in node.parents]
+        insort(self._metrics, node.metric)
         card = Card(
             node=node.id,
             episode=node.episode,
@@ -90,27 +77,25 @@ class Deck:
             signature=self._signature(node),
             metric=node.metric,
             delta=min(deltas) if deltas else None,
-            novelty=1 / math.sqrt(1 + self._families[family]),
+            novelty=1 / math.sqrt(1 + self.board.families[family]),
             text=node.plan,
             world=node.world,
-            selected=tuple(selected),
+            rank=self._rank(node.metric) if self.faithful else None,
         )
-        self._families[family] += 1
+        self._write(card, selected)
         self.largest_delta = max(self.largest_delta, card.delta or 0.0)
         if card.signature:
             self.alike.setdefault(card.signature, []).append(node.id)
-        insort(self._metrics, node.metric)
-        card = self._as_faithful(card) if self.faithful else self._as_fixed(card)
         self.cards.append(card)
         self.board.add(card)
-        self._write(card)
         return card
 
     def _family(self, node: Node) -> str:
         if self.faithful:
             text = f"{canonical_json(node.request)} {node.plan}"
             return self.domain.family_in_text(text) or "unknown"
-        return family_of(node)
+        met = {lesson.key[0] for lesson in node.lessons} | set(node.errors)
+        return "+".join(sorted(met)) or "plain"
 
     def _signature(self, node: Node) -> str | None:
         """Return what tells a refusal's cause, None if accepted."""
@@ -128,31 +113,26 @@ class Deck:
 
     def rank(self, card: Card) -> int:
         """Return the card's rank among all, 1 = best: as written (faithful) or as it is now."""
-        if card.rank is not None:
-            return card.rank
-        return len(self._metrics) - bisect_right(self._metrics, card.metric) + 1
+        return card.rank or self._rank(card.metric)
 
-    def is_best(self, card: Card) -> bool:
-        """Tell whether no card is better: as written (faithful) or as it is now."""
-        return self.rank(card) == 1 if card.best is None else card.best
+    def _rank(self, metric: float) -> int:
+        return len(self._metrics) - bisect_right(self._metrics, metric) + 1
 
-    def _as_faithful(self, card: Card) -> Card:
-        embedded = tuple(
-            {"node": each.node, "metric": each.metric, "delta": each.delta, "novelty": each.novelty}
-            for each in self.cards
-        )
-        rank = len(self._metrics) - bisect_right(self._metrics, card.metric) + 1
-        return Card(**{**vars(card), "candidates": embedded, "rank": rank, "best": rank == 1})
-
-    def _as_fixed(self, card: Card) -> Card:
-        of = canonical_json(list(card.selected)).encode()
-        return Card(**{**vars(card), "candidates_hash": hashlib.sha256(of).hexdigest()[:16]})
-
-    def _write(self, card: Card) -> None:
-        size = line_size(asdict(card))
+    def _write(self, card: Card, selected: Sequence[int]) -> None:
+        """Count the bytes of a card's line, which names its candidates."""
+        embedded = self.cards if self.faithful else []
+        hashed = hashlib.sha256(canonical_json(list(selected)).encode()).hexdigest()[:16]
+        line = {
+            **asdict(card),
+            "best": card.rank == 1 if self.faithful else None,
+            "selected": list(selected),
+            "candidates": [
+                {"node": each.node, "metric": each.metric, "delta": each.delta, "novelty": each.novelty}
+                for each in embedded
+            ],
+            "candidates_hash": "" if self.faithful else hashed,
+        }
+        size = line_size(line)
         self.bytes += size
-        if not self.faithful:
-            self.written += size
-            return
-        # all cards anew, and the board, which repeats what every card embeds
-        self.written += self.bytes * 2
+        # faithful: all cards anew, and the board, which repeats what every card embeds
+        self.written += self.bytes * 2 if self.faithful else size

@@ -9,25 +9,30 @@ import pandas as pd
 from crossmem.analysis import metrics
 from crossmem.analysis.display import Prose, against, count, grouped, joined
 from crossmem.analysis.metrics import per_arm
-from crossmem.experience.arms import EXPERIENCE_ARMS, VARIANTS, ExperienceArm, together
-from crossmem.experience.measures import hysteresis, plane, reported
+from crossmem.experience.arms import EXPERIENCE_ARMS, VARIANTS, together
+from crossmem.experience.measures import evidence, hysteresis, reported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crossmem.analysis.display import Table
+    from crossmem.experience.arms import ExperienceArm
     from crossmem.harness.results import Run
 
 
 def finding(run: Run) -> Prose:
     """Say which memories of attempts paid, what governance and repairs took away, and what did not."""
+    ours = [EXPERIENCE_ARMS[arm] for arm in run.arms if arm in EXPERIENCE_ARMS]
+    table = metrics.summary(run)
+    attempts, stale = per_arm(table, "attempts"), per_arm(table, "stale_attempts")
+    failed = metrics.unsolved_by_arm(run)
     said = [
-        _failures(run),
-        _fewest(run),
-        *_governed(run),
-        _variants(run),
-        _bypass(run),
-        _idle(run),
+        f"Not every episode succeeded. Failed: {grouped(failed)}." if failed else "",
+        _fewest(ours, attempts, run.length) if ours else "",
+        *_governed(run, ours, stale),
+        _variants(ours, attempts),
+        _bypass(stale),
+        _idle(run, ours),
         _forgiving(run),
         _nothing_fitted(run),
     ]
@@ -53,28 +58,13 @@ def spread(run: Run) -> Prose | Table:
     return display.show(pd.DataFrame(found).reindex(run.arms).rename_axis("arm"), caption)
 
 
-def _failures(run: Run) -> str:
-    """Say which arms left episodes unsolved: fewer attempts are no gain there."""
-    failed = metrics.unsolved_by_arm(run)
-    return f"Not every episode succeeded. Failed: {grouped(failed)}." if failed else ""
-
-
-def _of(run: Run) -> list[ExperienceArm]:
-    known = (EXPERIENCE_ARMS.get(arm) for arm in run.arms)
-    return [arm for arm in known if isinstance(arm, ExperienceArm)]
-
-
-def _fewest(run: Run) -> str:
-    arms = _of(run)
-    if not arms:
-        return ""
-    attempts = per_arm(metrics.summary(run), "attempts")
-    of_each = {arm.name: attempts[arm.name] for arm in arms}
+def _fewest(ours: list[ExperienceArm], attempts: dict[str, float], length: int) -> str:
+    of_each = {arm.name: attempts[arm.name] for arm in ours}
     fewest = min(of_each.values())
     best = [name for name, number in of_each.items() if number == fewest]
     text = (
         f"Of the memories of attempts {together(best)} needed the fewest: {count(fewest)} over "
-        f"{run.length} episodes"
+        f"{length} episodes"
     )
     beside = [
         f"{against(fewest, attempts[arm], 'attempt')} {arm}"
@@ -84,20 +74,20 @@ def _fewest(run: Run) -> str:
     return f"{text}; {joined(beside)}." if beside else f"{text}."
 
 
-def _governed(run: Run) -> Iterator[str]:
+def _governed(run: Run, ours: list[ExperienceArm], stale: dict[str, float]) -> Iterator[str]:
     """Say what governance does to stale evidence and stale attempts, over the pairs of the run."""
-    stale, evidence = per_arm(metrics.summary(run), "stale_attempts"), plane(run)["stale_evidence"]
+    shares = evidence(run)["stale_evidence"]
     for rule in ("A2", "A2D"):
         pairs = [
             (arm.name, f"{arm.name}.{rule}")
-            for arm in _of(run)
+            for arm in ours
             if arm.governed == "none" and f"{arm.name}.{rule}" in run.arms
         ]
-        pairs = [pair for pair in pairs if not evidence.loc[list(pair)].isna().any()]
+        pairs = [pair for pair in pairs if not shares.loc[list(pair)].isna().any()]
         if not pairs:
             continue
         fewer = [pair for pair in pairs if stale[pair[1]] < stale[pair[0]]]
-        before, after = (_between(evidence[list(side)]) for side in zip(*pairs, strict=True))
+        before, after = (_between(shares[list(side)]) for side in zip(*pairs, strict=True))
         all_of = f"all {len(pairs)}" if len(fewer) == len(pairs) else f"{len(fewer)} of {len(pairs)}"
         yield (
             f"Governed as {rule}, {all_of} of these memories paid fewer stale attempts, and the stale "
@@ -105,14 +95,12 @@ def _governed(run: Run) -> Iterator[str]:
         )
 
 
-def _variants(run: Run) -> str:
+def _variants(ours: list[ExperienceArm], attempts: dict[str, float]) -> str:
     """Say what removing the weaknesses saves each ungoverned component in attempts."""
-    attempts = per_arm(metrics.summary(run), "attempts")
-    names = {arm.component for arm in _of(run) if arm.governed == "none"}
     saved = {
         component: attempts[f"{component}.faithful"] - attempts[f"{component}.fixed"]
-        for component in dict.fromkeys(arm.component for arm in _of(run))
-        if component in names and all(f"{component}.{each}" in attempts for each in VARIANTS)
+        for component in dict.fromkeys(arm.component for arm in ours)
+        if all(f"{component}.{each}" in attempts for each in VARIANTS)
     }
     if not saved:
         return ""
@@ -129,9 +117,8 @@ def _more(fewer: float) -> str:
     return f"{count(abs(fewer))} {'fewer' if fewer > 0 else 'more'}" if fewer else "as many"
 
 
-def _bypass(run: Run) -> str:
+def _bypass(stale: dict[str, float]) -> str:
     """Say so where summaries cached by id serve what governance has dropped."""
-    stale = per_arm(metrics.summary(run), "stale_attempts")
     paid = [
         f"{count(stale[rich] - stale[cards], 'stale attempt')} under {rule}"
         for rule in ("A2", "A2D")
@@ -146,10 +133,10 @@ def _bypass(run: Run) -> str:
     )
 
 
-def _idle(run: Run) -> str:
+def _idle(run: Run, ours: list[ExperienceArm]) -> str:
     """Say which memories never put a lesson before the agent."""
     recalled = run.rows.groupby("arm")["recalled"].sum()
-    idle = [arm.name for arm in _of(run) if not recalled[arm.name]]
+    idle = [arm.name for arm in ours if not recalled[arm.name]]
     if not idle:
         return ""
     return (

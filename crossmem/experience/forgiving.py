@@ -73,17 +73,10 @@ class FadingStore(Store):
         self.bytes += size - held.size
         held.size = size
 
-    def leave(self, trace: Trace) -> None:
-        """Keep a trace."""
-        self.traces[trace.key] = trace
-        self.bytes += trace.size
-
-    def forget(self, key: Key) -> Trace | None:
+    def forget(self, key: Key) -> None:
         """Let the trace of a key go, if there is one."""
-        trace = self.traces.pop(key, None)
-        if trace:
+        if trace := self.traces.pop(key, None):
             self.bytes -= trace.size
-        return trace
 
     @property
     def room(self) -> float:
@@ -119,7 +112,8 @@ def fade(store: FadingStore, spare: Held | None = None) -> Iterator[Action]:
         entry = held.entry
         yield _action("demote", entry, "compact -> trace", store)
         store.drop(held)
-        store.leave(Trace(entry.key, digest(entry), held.uses))
+        trace = store.traces[entry.key] = Trace(entry.key, digest(entry), held.uses)
+        store.bytes += trace.size
     for trace in sorted(store.traces.values(), key=lambda each: each.uses):
         if store.room >= 0:
             return
@@ -134,10 +128,15 @@ def rebuild(store: FadingStore) -> Iterator[Action]:
     """
     for trace in sorted(store.traces.values(), key=lambda each: -each.uses):
         entry = store.archive.get(trace.digest)
-        if refusal := _doubt(store, trace, entry):
+        why = ""
+        if entry is None or digest(entry) != trace.digest:
+            why = "the journal holds nothing with the trace's digest"
+        elif entry.version != (now := store.stamps.get(entry.table or "")):
+            why = f"learned under {entry.version}, its table is at {now}"
+        if entry is None or why:
             store.forget(trace.key)
-            yield Action("refuse", refusal, None, trace.key)
-        elif entry and entry.size - trace.size <= store.room:
+            yield Action("refuse", why, None, trace.key)
+        elif entry.size - trace.size <= store.room:
             held = store.put(entry)
             held.uses = trace.uses - 1
             store.used(held)
@@ -147,16 +146,6 @@ def rebuild(store: FadingStore) -> Iterator[Action]:
             store.compact.discard(held.order)
             store.resize(held, held.entry.size)
             yield _action("rebuild", held.entry, "compact -> whole", store)
-
-
-def _doubt(store: FadingStore, trace: Trace, entry: Entry | None) -> str | None:
-    """Return why a trace cannot be rebuilt, or None."""
-    if entry is None or digest(entry) != trace.digest:
-        return "the journal holds nothing with the trace's digest"
-    now = store.stamps.get(entry.table or "")
-    if entry.version != now:
-        return f"learned under {entry.version}, its table is at {now}"
-    return None
 
 
 class Forgiving(Memory):

@@ -27,12 +27,12 @@ Answer = Literal["supported", "not supported", "not testable here"]
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A statement, the arms that its answer needs, and how it is answered from a run."""
+    """A statement, the arms that its answer needs, and how a run answers it, or why none can."""
 
     name: str
     statement: str
     needs: tuple[str, ...]
-    answer: Callable[[Run], tuple[Answer, str]]
+    answer: Callable[[Run], tuple[Answer, str]] | str
 
 
 def stated() -> pd.DataFrame:
@@ -43,15 +43,16 @@ def stated() -> pd.DataFrame:
 
 def answered(run: Run) -> pd.DataFrame:
     """Return each hypothesis with its answer and the figures behind it."""
-    rows = []
-    for each in HYPOTHESES:
-        lacking = [arm for arm in each.needs if arm not in run.arms]
-        if lacking:
-            answer, why = "not testable here", f"the run lacks {', '.join(lacking)}"
-        else:
-            answer, why = each.answer(run)
-        rows.append({"hypothesis": each.name, "answer": answer, "figures": why})
-    return pd.DataFrame(rows).set_index("hypothesis")
+    answers = {each.name: _answered(each, run) for each in HYPOTHESES}
+    frame = pd.DataFrame.from_dict(answers, orient="index", columns=["answer", "figures"])
+    return frame.rename_axis("hypothesis")
+
+
+def _answered(each: Hypothesis, run: Run) -> tuple[Answer, str]:
+    lacking = [arm for arm in each.needs if arm not in run.arms]
+    if lacking:
+        return "not testable here", f"the run lacks {', '.join(lacking)}"
+    return ("not testable here", each.answer) if isinstance(each.answer, str) else each.answer(run)
 
 
 def _verdict(*holds: bool) -> Answer:
@@ -115,18 +116,6 @@ def _forgiving(run: Run) -> tuple[Answer, str]:
     return _verdict(better), f"{said}: {why}"
 
 
-def _no_reader(_: Run) -> tuple[Answer, str]:
-    return "not testable here", "the scripted agent follows lessons and reads no ranks"
-
-
-def _no_store(_: Run) -> tuple[Answer, str]:
-    return "not testable here", "program databases with pruning are not among the arms"
-
-
-def _no_restart(_: Run) -> tuple[Answer, str]:
-    return "not testable here", "no arm restarts in mid-stream"
-
-
 _BOTH = ("simple.faithful", "simple.faithful.A2", "cards.faithful", "cards.faithful.A2")
 HYPOTHESES = (
     Hypothesis(
@@ -141,7 +130,7 @@ HYPOTHESES = (
         "Fitness with exploration recovers faster after a change than greedy selection and loses "
         "more while nothing changes.",
         (),
-        _no_store,
+        "program databases with pruning are not among the arms",
     ),
     Hypothesis(
         "H3",
@@ -150,9 +139,17 @@ HYPOTHESES = (
         ("rich.faithful.A2", "rich.fixed.A2", "cards.faithful.A2", "cards.fixed.A2"),
         _freshness,
     ),
-    Hypothesis("H4", "A lossy resume costs as much as one drift.", (), _no_restart),
     Hypothesis(
-        "H5", "A frozen rank in the text alone lowers the accuracy of a small reader.", (), _no_reader
+        "H4",
+        "A lossy resume costs as much as one drift.",
+        (),
+        "no arm restarts in mid-stream",
+    ),
+    Hypothesis(
+        "H5",
+        "A frozen rank in the text alone lowers the accuracy of a small reader.",
+        (),
+        "the scripted agent follows lessons and reads no ranks",
     ),
     Hypothesis(
         "H6",

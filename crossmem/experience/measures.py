@@ -8,7 +8,7 @@ arms as well, read off the same attempts; what only this room's memories report 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -16,7 +16,7 @@ from crossmem.analysis import metrics
 from crossmem.experience.arms import EXPERIENCE_ARMS
 
 if TYPE_CHECKING:
-    from crossmem.harness.records import Attempt, MemoryEvent
+    from crossmem.harness.records import Attempt
     from crossmem.harness.results import Run
 
 
@@ -27,9 +27,8 @@ def summary(run: Run) -> pd.DataFrame:
     served from the cache that no longer said what one made now would; bytes are per episode.
     """
     table = metrics.measure(metrics.episodes(run), ["arm"])
-    chosen = table[["success_rate", "attempts", "stale_attempts", "poisoned_attempts"]].copy()
-    chosen["tokens_per_success"] = table["tokens_per_success"]
-    return chosen.join([evidence(run), reported(run)])
+    outcomes = ["success_rate", "attempts", "stale_attempts", "poisoned_attempts", "tokens_per_success"]
+    return table[outcomes].join([evidence(run), reported(run)])
 
 
 def plane(run: Run) -> pd.DataFrame:
@@ -80,15 +79,15 @@ def reported(run: Run) -> pd.DataFrame:
         {
             "arm": each.row.arm,
             "replicate": each.row.replicate,
-            "episode": each.row.index,
-            **_said(event),
+            **({"written": event.value} if event.kind == "write" else event.value),
         }
         for each in run.episodes
         for event in each.events
         if event.kind in {"serve", "write"}
     ]
     names = ["written", "tokens", "cut", "calls", "hits", "stale_hits"]
-    frame = pd.DataFrame(records, columns=["arm", "replicate", "episode", *names])
+    frame = pd.DataFrame(records, columns=["arm", "replicate", *names])
+    frame["cut"] = frame["cut"].str.len()
     per = frame.groupby(["arm", "replicate"])[names].sum(min_count=1)
     shares = pd.DataFrame(
         {
@@ -101,12 +100,6 @@ def reported(run: Run) -> pd.DataFrame:
         dtype=float,
     )
     return _by_arm(run, shares)
-
-
-def _said(event: MemoryEvent) -> dict[str, Any]:
-    if event.kind == "write":
-        return {"written": event.value}
-    return {**event.value, "cut": len(event.value["cut"])}
 
 
 def recovery(run: Run) -> pd.DataFrame:
@@ -160,7 +153,6 @@ def hysteresis(run: Run) -> pd.DataFrame:
     }
     rows = metrics.episodes(run)
     rows = rows[~rows["arm"].isin(EXPERIENCE_ARMS)]
-    rows["arm"] = rows["arm"].cat.remove_unused_categories()
     table = pd.DataFrame(
         {
             name: rows[rows["index"].between(low, high - 1)]

@@ -1,8 +1,14 @@
-"""The attempt journal of a memory: every attempt as a node, immutable, its links by id."""
+"""The attempt journal of a memory: every attempt as a node, immutable, its links by id.
+
+The base processors read it a line at a time. **Faithful** as specified: `ancestral` stops before the
+success it was looking for, outdated or not; `children` is what the processor called sibling takes.
+**Fixed**: `ancestral` walks on past a success that no longer holds and takes in the one that does;
+`repaired_children` follows each child through the attempts that repaired it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -10,7 +16,8 @@ from crossmem.contract import Json
 from crossmem.memory.entry import Entry, Key, canonical_json
 
 Operator = Literal["draft", "improve", "crossover", "debug"]
-SCHEMA = 1
+NEWEST = 500
+"""Children and candidates looked at, at most."""
 
 
 @dataclass(frozen=True)
@@ -70,31 +77,56 @@ class NodeJournal:
         return len(self.nodes)
 
     def append(self, node: Node) -> int:
-        """Add a node and return the bytes it takes. Costs what the node costs, not the journal.
-
-        Raises ValueError where the id is not the next or a parent is unknown.
-        """
-        if node.id != len(self.nodes) or any(not 0 <= parent < node.id for parent in node.parents):
-            raise ValueError(
-                f"node {node.id} with parents {node.parents} cannot follow {len(self)} nodes"
-            )
+        """Add the next node and return its bytes. Costs what the node costs, not the journal."""
         self.nodes.append(node)
         for parent in node.parents:
             self._children.setdefault(parent, []).append(node.id)
         if node.accepted:
             for key in {lesson.key for lesson in node.lessons}:
                 self._accepted.setdefault(key, []).append(node.id)
-        size = line_size({"schema": SCHEMA, **asdict(node)})
+        size = line_size({"schema": 1, **asdict(node)})
         self.size += size
         return size
 
-    def accepted_with(self, key: Key, newest: int) -> list[int]:
-        """Return the `newest` accepted nodes that hold a lesson of `key`, oldest first."""
-        return self._accepted.get(key, [])[-newest:]
+    def first_parent(self, node: Node) -> Node | None:
+        """Return the first parent of a node."""
+        return self.nodes[node.parents[0]] if node.parents else None
 
-    def children(self, node: int, newest: int | None = None) -> list[int]:
-        """Return the nodes that name `node` as a parent, oldest first."""
-        return self._children.get(node, [])[-(newest or 0) :]
+    def accepted(self) -> list[int]:
+        """Return every accepted node that anything was merged into, in order."""
+        return [node.id for node in self.nodes if node.accepted and node.plan]
+
+    def accepted_with(self, key: Key) -> list[int]:
+        """Return the newest accepted nodes that hold a lesson of `key`, oldest first."""
+        return self._accepted.get(key, [])[-NEWEST:]
+
+    def children(self, node: int) -> list[int]:
+        """Return the newest nodes that name `node` as a parent, oldest first."""
+        return self._children.get(node, [])[-NEWEST:]
+
+    def repaired_children(self, node: int) -> list[int]:
+        """Return the children of `node` and the attempts that repaired each, oldest first."""
+        found = set()
+        for child in self.children(node):
+            found.add(child)
+            while child + 1 < len(self) and self.nodes[child + 1].operator == "debug":
+                child += 1  # noqa: PLW2901
+                found.add(child)
+        return sorted(found)
+
+    def ancestral(self, node: int, holds: Callable[[Node], bool] | None = None) -> list[int]:
+        """Return `node` and its first parents up to the first accepted one, left out; oldest first.
+
+        With `holds` the walk ends at the first accepted one of which it is true, and takes that in.
+        """
+        line: list[int] = []
+        at: Node | None = self.nodes[node]
+        while at and not (at.accepted and holds is None):
+            line.append(at.id)
+            if at.accepted and holds and holds(at):
+                break
+            at = self.first_parent(at)
+        return line[::-1]
 
     def ancestors(self, node: int, number: int) -> list[int]:
         """Return up to `number` ancestors, breadth first over the parents, nearest first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import seaborn as sns
@@ -10,7 +11,7 @@ from matplotlib.ticker import PercentFormatter
 
 from crossmem.analysis import metrics
 from crossmem.analysis.display import Picture, count, titled
-from crossmem.experience.arms import EXPERIENCE_ARMS, ExperienceArm, together
+from crossmem.experience.arms import EXPERIENCE_ARMS, together
 from crossmem.experience.measures import plane as plane_of
 
 if TYPE_CHECKING:
@@ -49,12 +50,15 @@ def plane(run: Run) -> Picture:
     """
     table = plane_of(run).fillna({"stale_evidence": 0.0}).dropna(subset=["attempts_per_success"])
     places = _places(table)
-    key = [_wrapped(number, names) for number, names in enumerate(places.values(), start=1)]
+    key = [
+        f"{number}  " + "\n     ".join(wrap(names, _LINE))
+        for number, names in enumerate(places.values(), start=1)
+    ]
     height = max(5.0, 0.45 + 0.168 * sum(each.count("\n") + 1 for each in key))
     figure = Figure(figsize=(10, height), layout="constrained")
     axes, beside = figure.subplots(1, 2, width_ratios=(2.6, 1))
     for kind, (mark, colour) in _MARKS.items():
-        of_kind = table[[_kind(str(arm)) == kind for arm in table.index]]
+        of_kind = table[[_kind(arm) == kind for arm in table.index]]
         axes.scatter(
             of_kind["stale_evidence"],
             of_kind["attempts_per_success"],
@@ -107,22 +111,17 @@ def epochs(run: Run) -> Picture:
         axes.tick_params(labelsize=8, length=0)
         axes.set_title(figure.replace("_", " "), size=10)
     drawn.suptitle(titled(run, "By drift epoch"), x=0.01, ha="left", fontweight="bold")
-    return Picture(drawn, f"Heat map of arms by drift epochs. {_said(tables)}")
-
-
-def _said(tables: dict[str, pd.DataFrame]) -> str:
-    """Say each arm's figures, epoch by epoch."""
     lines = [
         f"{figure.replace('_', ' ')}: "
         + "; ".join(f"{arm} {', '.join(map(count, row))}" for arm, row in table.iterrows())
         for figure, table in tables.items()
     ]
-    return f"Per arm, epoch by epoch, {'. '.join(lines)}."
+    alt = f"Heat map of arms by drift epochs. Per arm, epoch by epoch, {'. '.join(lines)}."
+    return Picture(drawn, alt)
 
 
 def _kind(arm: str) -> str:
-    known = EXPERIENCE_ARMS.get(arm)
-    return known.variant if isinstance(known, ExperienceArm) else "core"
+    return EXPERIENCE_ARMS[arm].variant if arm in EXPERIENCE_ARMS else "core"
 
 
 def _places(table: pd.DataFrame) -> dict[tuple[float, float], str]:
@@ -134,12 +133,6 @@ def _places(table: pd.DataFrame) -> dict[tuple[float, float], str]:
         at = float(row.stale_evidence), float(row.attempts_per_success)
         places.setdefault(at, []).append(str(arm))
     return {at: together(names) for at, names in places.items()}
-
-
-def _wrapped(number: int, names: str) -> str:
-    from textwrap import wrap
-
-    return f"{number}  " + "\n     ".join(wrap(names, _LINE))
 
 
 def _number(axes: Axes, places: list[tuple[float, float]]) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crossmem.agents.prompts import estimate_tokens
-from crossmem.errors import InputError
 
 TOKENS = 800
 """Fixed: tokens of all sections together."""
@@ -43,37 +42,31 @@ class Fitted:
     cut: tuple[str, ...]
 
 
-def unlimited(sections: Sequence[Section]) -> Fitted:
-    """Return all sections whole (faithful)."""
-    kept = [item for section in sections for item in section.items]
-    text = _text(sections, {id(item) for item in kept})
-    return Fitted(text, estimate_tokens(text), tuple(item.name for item in kept), ())
-
-
-def fit(sections: Sequence[Section], budget: int = TOKENS) -> Fitted:
-    """Return what fits into `budget` tokens (fixed).
+def fit(sections: Sequence[Section], budget: float = TOKENS) -> Fitted:
+    """Return what fits into `budget` tokens: all without one, where it is infinite (faithful).
 
     Every section first takes from its own floor, then what is left goes to the sections in order. An
-    item is kept whole or cut whole. Raises InputError for a negative budget; one below the smallest
-    item keeps nothing and names all that was cut.
+    item is kept whole or cut whole; a budget below the smallest keeps nothing and names all as cut.
     """
-    if budget < 0:
-        raise InputError(f"token budget {budget}: a budget is 0 or more")
     kept: set[int] = set()
     left = budget
     for floors in (True, False):
         for section in sections:
             room = min(left, section.floor) if floors else left
             for item in section.items:
+                begun = kept & set(map(id, section.items))
                 cost = estimate_tokens(f"{item.text}\n")
-                title = (
-                    0 if kept & set(map(id, section.items)) else estimate_tokens(f"{section.title}\n")
-                )
-                if id(item) not in kept and cost + title <= room:
+                cost += 0 if begun else estimate_tokens(f"{section.title}\n")
+                if id(item) not in kept and cost <= room:
                     kept.add(id(item))
-                    room -= cost + title
-                    left -= cost + title
-    text = _text(sections, kept)
+                    room -= cost
+                    left -= cost
+    blocks = [
+        "\n".join([section.title, *lines])
+        for section in sections
+        if (lines := [item.text for item in section.items if id(item) in kept])
+    ]
+    text = "\n".join(blocks)
     every = [item for section in sections for item in section.items]
     return Fitted(
         text,
@@ -81,12 +74,3 @@ def fit(sections: Sequence[Section], budget: int = TOKENS) -> Fitted:
         tuple(item.name for item in every if id(item) in kept),
         tuple(item.name for item in every if id(item) not in kept),
     )
-
-
-def _text(sections: Sequence[Section], kept: set[int]) -> str:
-    blocks = []
-    for section in sections:
-        lines = [item.text for item in section.items if id(item) in kept]
-        if lines:
-            blocks.append("\n".join([section.title, *lines]))
-    return "\n".join(blocks)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crossmem.experience.node import NEWEST
 from crossmem.memory.entry import Key, canonical_json
 
 if TYPE_CHECKING:
@@ -31,19 +32,19 @@ if TYPE_CHECKING:
 
 WEIGHTS = (1.0, 0.4, 0.25)
 """Of the metric, of the gain over the parent, of novelty."""
-CAP = 500
-"""Candidates at most, the newest: the worst are to go, and accepted ones are equally good."""
 EFFECTIVE = 3.0
 """Fixed: the effective number of candidates among which the parent is drawn."""
 HALF_LIFE = 6.0
 """Fixed: episodes after which a node counts half."""
-COUNTS: dict[str, tuple[int, int, int]] = {
-    "draft": (0, 0, 0),
-    "improve": (1, 3, 3),
-    "crossover": (2, 2, 2),
-    "debug": (1, 0, 8),
-}
-"""Per operator: primaries, ancestors and siblings of each (for debug: related refusals)."""
+NEAR = {"improve": 3, "crossover": 2}
+"""Ancestors, and siblings, of each parent by operator."""
+RELATED = 8
+"""Related refusals that a retry is shown."""
+
+
+def decay(age: float) -> float:
+    """Return what is left of a weight of 1 after `age` episodes."""
+    return float(0.5 ** (age / HALF_LIFE))
 
 
 @dataclass(frozen=True)
@@ -72,41 +73,35 @@ def utilities(
         score = (card.metric - low) / (high - low) if high > low else 0.5
         gain = max(0.0, card.delta or 0.0) / largest if largest > 0 else 0.0
         utility = WEIGHTS[0] * score + WEIGHTS[1] * gain + WEIGHTS[2] * card.novelty
-        age = 0.0 if faithful else (episode - card.episode) / HALF_LIFE
-        found.append(utility * 0.5**age)
+        found.append(utility * (1.0 if faithful else decay(episode - card.episode)))
     return found
 
 
-def probabilities(utility: Sequence[float], temperature: float) -> list[float]:
+def probabilities(utility: Sequence[float] | Array, temperature: float) -> Array:
     """Return the softmax of U / T; T is floored at 1e-8."""
-    found: list[float] = _softmax(np.asarray(utility), max(temperature, 1e-8)).tolist()
-    return found
+    raw: Array = np.exp((np.asarray(utility) - np.max(utility)) / max(temperature, 1e-8))
+    raw /= raw.sum()
+    return raw
 
 
-def effective_size(probability: Sequence[float] | Array) -> float:
+def effective_size(probability: Array) -> float:
     """Return 1 / sum p^2: among how many candidates a draw really chooses."""
     return float(1 / np.square(probability).sum())
 
 
-def calibrated(utility: Sequence[float], wanted: float = EFFECTIVE) -> float:
-    """Return the temperature at which `wanted` candidates share the choice (1.0 if all are fewer)."""
-    if len(utility) <= wanted:
+def calibrated(utility: Sequence[float]) -> float:
+    """Return the temperature at which `EFFECTIVE` candidates share the choice; 1.0 for no more."""
+    if len(utility) <= EFFECTIVE:
         return 1.0
     given = np.asarray(utility)
     low, high = 1e-4, 10.0
     for _ in range(16):
         middle = math.sqrt(low * high)
-        if effective_size(_softmax(given, middle)) > wanted:
+        if effective_size(probabilities(given, middle)) > EFFECTIVE:
             high = middle
         else:
             low = middle
     return high
-
-
-def _softmax(utility: Array, temperature: float) -> Array:
-    raw: Array = np.exp((utility - utility.max()) / temperature)
-    raw /= raw.sum()
-    return raw
 
 
 @dataclass(frozen=True)
@@ -126,36 +121,35 @@ class Selector:
         """Return the context of an episode's first attempt at a task with these keys."""
         known = {key: found for key in keys if (found := self._candidates(key))}
         kinds = list(dict.fromkeys(key[0] for key in known))
-        if not known:
-            return Context("draft")
-        if len(kinds) == 1:
-            pool = sorted({node for found in known.values() for node in found})[-CAP:]
-            return self._around("improve", [self._draw(pool, episode, 0)], episode)
-        primaries = []
-        for number, kind in enumerate(kinds[:2]):
-            pool = sorted({node for key, found in known.items() if key[0] == kind for node in found})
-            primaries.append(self._draw(pool[-CAP:], episode, number))
-        return self._around("crossover", list(dict.fromkeys(primaries)), episode)
+        pools = [
+            sorted({node for key, found in known.items() if key[0] == kind for node in found})
+            for kind in kinds[:2]
+        ]
+        drawn = [self._draw(pool[-NEWEST:], episode, number) for number, pool in enumerate(pools)]
+        operator: Operator = ("draft", "improve", "crossover")[len(pools)]
+        nodes = dict.fromkeys(drawn)
+        for primary in tuple(nodes):
+            nodes.update(dict.fromkeys(self.journal.ancestors(primary, NEAR[operator])))
+            nodes.update(dict.fromkeys(self._siblings(primary, NEAR[operator], episode)))
+        return Context(operator, tuple(dict.fromkeys(drawn)), tuple(nodes))
 
     def debug(self, node: int) -> Context:
-        """Return the context of a retry after the refusal of `node`: related refusals.
+        """Return the context of a retry after the refusal of `node`: refusals of the same signature.
 
-        The same signature first; faithful: then whatever came last, successes too, up to 8.
+        Faithful: then whatever came last, successes too.
         """
-        most = COUNTS["debug"][2]
-        alike = self.deck.alike.get(self.deck.cards[node].signature or "", [])[-most - 1 :]
-        same = [each for each in reversed(alike) if each != node][:most]
+        signature = self.deck.cards[node].signature or ""
+        related = self.deck.alike.get(signature, [])[: -RELATED - 2 : -1]
         if self.faithful:
-            lately = self.journal.nodes[-(2 * most + 1) :]
-            recent = (each.id for each in reversed(lately) if each.id not in {node, *same})
-            same = [*same, *recent][:most]
-        return Context("debug", (node,), (node, *same))
+            related = [*related, *(each.id for each in self.journal.nodes[: -2 * RELATED - 2 : -1])]
+        nodes = dict.fromkeys(each for each in related if each != node)
+        return Context("debug", (node,), (node, *nodes)[: RELATED + 1])
 
     def _candidates(self, key: Key) -> list[int]:
-        """Return the accepted nodes, `CAP` at most, with a lesson of `key` that may still be served."""
+        """Return the newest accepted nodes with a lesson of `key` that may still be served."""
         known: dict[str, bool] = {}
         found = []
-        for number in self.journal.accepted_with(key, CAP):
+        for number in self.journal.accepted_with(key):
             lesson = next(each for each in self.journal.nodes[number].lessons if each.key == key)
             value = place_of(lesson)[1]
             if value not in known:
@@ -169,21 +163,13 @@ class Selector:
         utility = utilities(self.deck, pool, episode, faithful=self.faithful)
         temperature = 1.0 if self.faithful else calibrated(utility)
         chooser = random.Random(f"{self.chance}/{episode}/{number}")  # noqa: S311
-        return chooser.choices(pool, probabilities(utility, temperature))[0]
-
-    def _around(self, operator: Operator, primaries: Sequence[int], episode: int) -> Context:
-        _, up, beside = COUNTS[operator]
-        nodes = dict.fromkeys(primaries)
-        for primary in primaries:
-            nodes.update(dict.fromkeys(self.journal.ancestors(primary, up)))
-            nodes.update(dict.fromkeys(self._siblings(primary, beside, episode)))
-        return Context(operator, tuple(primaries), tuple(nodes))
+        return chooser.choices(pool, probabilities(utility, temperature).tolist())[0]
 
     def _siblings(self, node: int, number: int, episode: int) -> list[int]:
         """Return the best nodes that share a parent with `node`, faithful: measured among all cards."""
         parents = self.journal.nodes[node].parents
-        around = {each for parent in parents for each in self.journal.children(parent, CAP)} - {node}
-        pool = sorted(around)[-CAP:]
+        around = {each for parent in parents for each in self.journal.children(parent)} - {node}
+        pool = sorted(around)[-NEWEST:]
         if not pool:
             return []
         faithful = self.faithful

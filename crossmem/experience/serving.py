@@ -10,15 +10,15 @@ followed first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from crossmem.experience import bases
-from crossmem.experience.rendering import Fitted, Item, Section, fit, unlimited
-from crossmem.experience.select import HALF_LIFE, Context, Selector, place_of
+from crossmem.experience.rendering import Fitted, Item, Section, fit
+from crossmem.experience.select import Context, Selector, decay, place_of
 from crossmem.experience.skills import key_of
-from crossmem.experience.summaries import shown
+from crossmem.experience.summaries import PLAIN_CUT, Subject, cut
 from crossmem.memory.entry import Entry, Key, canonical_json
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from crossmem.experience.summaries import Summary
 
 
-@dataclass
+@dataclass(frozen=True)
 class Served:
     """What is put before the agent at one place."""
 
     context: Context
-    entries: list[Entry] = field(default_factory=list)
-    fitted: Fitted = field(default_factory=lambda: Fitted("", 0, (), ()))
+    entries: Sequence[Entry]
+    fitted: Fitted
 
 
 @dataclass
@@ -54,9 +54,10 @@ class Serving:
 
     def __post_init__(self) -> None:
         stores = self.stores
-        self._selector = Selector(
-            stores.journal, stores.deck, self.arm.faithful, self.chance, self._still_served
-        )
+        usable = self._still_served
+        self._selector = Selector(stores.journal, stores.deck, self.arm.faithful, self.chance, usable)
+        self._targeted = self.arm.component in {"cards", "rich"}
+        self._governed = self.arm.governed != "none"
 
     # -- before the first attempt ----------------------------------------------------------------
 
@@ -64,51 +65,45 @@ class Serving:
         """Return what stands before an agent at the start of a task with these keys."""
         if self.arm.component == "skills":
             return self._skills(keys)
+        faithful, nodes = self.arm.faithful, self.stores.journal.nodes
         context = self._first_context(keys, episode)
-        taught = {node: self._taught(node, keys) for node in context.nodes}
-        weight = {node: self._weight(node, episode) for node in context.nodes}
-        useful = [node for node in context.nodes if taught[node] or self.arm.faithful]
-        order = useful if self.arm.faithful else sorted(useful, key=lambda node: -weight[node])
+        taught = {node: self._taught(nodes[node], keys) for node in context.nodes}
+        weight = {
+            node: 1.0 if faithful else decay(episode - nodes[node].episode) for node in context.nodes
+        }
+        order: Sequence[int] = context.nodes
+        if not faithful:
+            order = sorted(filter(taught.get, order), key=lambda node: -weight[node])
         items = [Item(str(node), self._line(node)) for node in order]
-        sections = [
-            Section("Attempts:", items, 500),
-            Section("Overall:", self._board(context, episode), 80),
-        ]
-        fitted = self._fit(sections, self.arm.tokens)
+        board = Section("Overall:", self._board(context, episode), 80)
+        fitted = self._fit([Section("Attempts:", items, 500), board], self.arm.tokens)
         kept = {int(name) for name in fitted.kept if name.isdigit()}
         listed = [(weight[node], node, lesson) for node in kept for lesson in taught[node]]
         return Served(context, _by_support(keys, listed), fitted)
 
     def _first_context(self, keys: Sequence[Key], episode: int) -> Context:
-        journal, component = self.stores.journal, self.arm.component
-        if component == "simple":
-            return Context("draft", (), tuple(bases.simple(journal)))
+        journal = self.stores.journal
+        if self.arm.component == "simple":
+            return Context("draft", (), tuple(journal.accepted()))
         context = self._selector.context(keys, episode)
-        if component in {"ancestral", "sibling"}:
-            lines = [self._line_of(primary) for primary in context.primaries]
-            return replace(context, nodes=tuple(dict.fromkeys(node for line in lines for node in line)))
+        if not self._targeted:
+            nodes = [node for primary in context.primaries for node in self._line_of(primary)]
+            return replace(context, nodes=tuple(dict.fromkeys(nodes)))
         if context.operator == "draft" and self.arm.faithful:  # a draft has base memory alone
-            return replace(context, nodes=tuple(bases.simple(journal)))
+            return replace(context, nodes=tuple(journal.accepted()))
         return context
 
     def _line_of(self, node: int) -> list[int]:
         """Return the line of attempts that the arm's base processor makes of a node."""
         journal = self.stores.journal
         if self.arm.component == "sibling":
-            follow = bases.sibling if self.arm.faithful else bases.sibling_repaired
-            return follow(journal, node)
-        if self.arm.faithful:
-            return bases.ancestral(journal, node)
-        return bases.ancestral_validated(journal, node, self._still_teaches)
+            return (journal.children if self.arm.faithful else journal.repaired_children)(node)
+        return journal.ancestral(node, None if self.arm.faithful else self._still_teaches)
 
     def _skills(self, keys: Sequence[Key]) -> Served:
-        guidance = self.stores.guidance
         entries: list[Entry] = []
         items = []
-        for key in keys:
-            skill = guidance.in_force.get(key_of(key))
-            if skill is None:
-                continue
+        for skill in filter(None, map(self.stores.guidance.in_force.get, map(key_of, keys))):
             found = self.current(skill.lesson) if skill.lesson else None
             if found or skill.lesson is None:
                 items.append(Item(str(len(entries)) if found else skill.key, skill.text))
@@ -117,43 +112,36 @@ class Serving:
         kept = [entries[int(name)] for name in fitted.kept if name.isdigit()]
         return Served(Context("draft"), kept, fitted)
 
+    def _taught(self, node: Node, keys: Sequence[Key]) -> list[Entry]:
+        """Return the lessons of an accepted node for `keys`, as far as they may still be served."""
+        if not node.accepted:
+            return []
+        lessons = self._summary(node) or self.subject(node)
+        return [lesson for lesson in lessons.lessons if lesson.key in keys]
+
     # -- after a refusal -------------------------------------------------------------------------
 
     def again(self, node: int, tokens: int) -> Served:
         """Return what stands before an agent after the refusal of `node`, within `tokens` if fixed."""
-        component = self.arm.component
-        if component == "skills":
-            return Served(Context("debug", (node,)))
-        if component in {"cards", "rich"}:
+        if self.arm.component == "skills":
+            return Served(Context("debug", (node,)), (), self._fit([], tokens))
+        if self._targeted:
             context = self._selector.debug(node)
         else:  # the base memory of a retry is ancestral, unless another is the arm's
             context = Context("debug", (node,), tuple(self._line_of(node)))
         items = [Item(str(each), self._retry_line(each, node)) for each in context.nodes]
-        return Served(context, [], self._fit([Section("Attempts before:", items)], tokens))
+        return Served(context, (), self._fit([Section("Attempts before:", items)], tokens))
 
     # -- governance ------------------------------------------------------------------------------
 
-    def lessons(self, node: Node) -> list[Entry]:
-        """Return the lessons of a node that may still be served."""
-        return [found for lesson in node.lessons if (found := self.current(lesson))]
-
-    def parent(self, node: Node) -> Node | None:
-        """Return the first parent of a node."""
-        return self.stores.journal.nodes[node.parents[0]] if node.parents else None
-
-    def _taught(self, number: int, keys: Sequence[Key]) -> list[Entry]:
-        """Return the lessons of an accepted node for `keys`, as far as they may still be served."""
-        node = self.stores.journal.nodes[number]
-        if not node.accepted:
-            return []
-        lessons: Sequence[Entry] = self.lessons(node)
-        if self.arm.component == "rich" and (summary := self._summary(node)):
-            lessons = summary.lessons
-        return [lesson for lesson in lessons if lesson.key in keys]
+    def subject(self, node: Node) -> Subject:
+        """Return a node with those of its lessons that may still be served."""
+        lessons = tuple(found for lesson in node.lessons if (found := self.current(lesson)))
+        return Subject(node, self.stores.journal.first_parent(node), lessons, self.stores.world)
 
     def _summary(self, node: Node) -> Summary | None:
-        stores = self.stores
-        return stores.cache.read(node, self.parent(node), self.lessons(node), stores.world)
+        """Return the summary of a node; None where there is none, or the arm has none."""
+        return self.stores.cache.read(self.subject(node)) if self.arm.component == "rich" else None
 
     def _still_served(self, lesson: Entry) -> bool:
         return self.current(lesson) is not None
@@ -166,74 +154,68 @@ class Serving:
 
         Governed: only where it met no other version of a table than the one last seen.
         """
-        world = self.stores.world
-        same = all(world.get(table) == version for table, version in node.world.items())
-        return self.arm.governed == "none" or same
-
-    def _weight(self, node: int, episode: int) -> float:
-        age = episode - self.stores.journal.nodes[node].episode
-        return 1.0 if self.arm.faithful else float(0.5 ** (age / HALF_LIFE))
+        return not self._governed or node.world.items() <= self.stores.world.items()
 
     # -- words -----------------------------------------------------------------------------------
 
     def _line(self, number: int) -> str:
         """Return what a prompt shows of a node before the first attempt."""
-        stores = self.stores
-        node, card = stores.journal.nodes[number], stores.deck.cards[number]
-        if self.arm.component not in {"cards", "rich"}:
+        deck, node = self.stores.deck, self.stores.journal.nodes[number]
+        if not self._targeted:
             words = f"{node.plan} {node.output}" if self._quotable(node) else self._values(node)
             return f"- attempt {number}, {node.metric:.2f}: {words}"
-        summary = self._summary(node) if self.arm.component == "rich" else None
-        best = "the best" if stores.deck.is_best(card) else "not the best"
-        text = shown(summary, self._values(node))
-        rank = f"rank {stores.deck.rank(card)} ({best})"
+        card = deck.cards[number]
+        place = deck.rank(card)
+        rank = f"rank {place} ({'the best' if place == 1 else 'not the best'})"
         fresh = "" if self.arm.faithful else f", sent under {canonical_json(node.world)}"
         gain = "" if card.delta is None else f", {card.delta:+.2f} over its parent"
         new = ", a new direction" if card.novelty == 1 else ""
         head = f"- attempt {number}, {card.family}, {node.metric:.2f}{gain}, {rank}{new}{fresh}"
-        return f"{head}: {text}"
+        return f"{head}: {self._text(node)}"
 
     def _retry_line(self, number: int, refused: int) -> str:
         """Return what a prompt shows of a node after the refusal of `refused`."""
-        stores = self.stores
-        node, card = stores.journal.nodes[number], stores.deck.cards[number]
+        node, card = self.stores.journal.nodes[number], self.stores.deck.cards[number]
         outcome = "accepted" if node.accepted else _refused(node)
         alike = "" if self.arm.faithful or number == refused else ", refused alike"
         head = f"- attempt {number}, {card.family}, {outcome}{alike}, {node.metric:.2f}"
-        if self.arm.component == "rich":
-            return f"{head}: {shown(self._summary(node), self._values(node))}"
-        if self.arm.component == "cards":
-            return f"{head}: {shown(None, self._values(node))}"
+        if self._targeted:
+            return f"{head}: {self._text(node)}"
         return f"{head}: {node.plan} {node.output}" if self._quotable(node) else head
+
+    def _text(self, node: Node) -> str:
+        """Return the summary of a node, else the text of its card, cut."""
+        summary = self._summary(node)
+        return summary.shown if summary else cut(self._values(node), PLAIN_CUT)
 
     def _values(self, node: Node) -> str:
         """Return the lessons of a node in words, else what was merged into it."""
-        values = [
-            f"{self.domain.describe(e.key)}: {canonical_json(e.value)}" for e in self.lessons(node)
-        ]
-        if values:
-            return "; ".join(values)
+        if lessons := self.subject(node).lessons:
+            return "; ".join(worded(self.domain, each) for each in lessons)
         if not self._quotable(node):
             return "what it was sent with no longer holds"
-        if self.arm.governed != "none" and not node.accepted:
+        if self._governed and not node.accepted:
             return _refused(node)
         return node.plan or "sent as given"
 
     def _board(self, context: Context, episode: int) -> list[Item]:
-        if self.arm.component not in {"cards", "rich"}:
+        if not self._targeted:
             return []
         deck = self.stores.deck
-        parents = [deck.cards[node] for node in context.primaries]
-        lines = (
-            deck.board.lines(parents)
-            if self.arm.faithful
-            else deck.board.lines_of(self.stores.world, episode)
-        )
+        if self.arm.faithful:
+            lines = deck.board.lines([deck.cards[node] for node in context.primaries])
+        else:
+            lines = deck.board.lines_of(self.stores.world, episode)
         return [Item(f"board {number}", f"- {line}") for number, line in enumerate(lines)]
 
     def _fit(self, sections: Sequence[Section], tokens: int) -> Fitted:
         filled = [section for section in sections if section.items]
-        return unlimited(filled) if self.arm.faithful else fit(filled, max(0, tokens))
+        return fit(filled, math.inf if self.arm.faithful else max(0, tokens))
+
+
+def worded(domain: Domain, lesson: Entry) -> str:
+    """Return a lesson in words."""
+    return f"{domain.describe(lesson.key)}: {canonical_json(lesson.value)}"
 
 
 def _refused(node: Node) -> str:

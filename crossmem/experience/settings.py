@@ -16,11 +16,18 @@ from crossmem.experience.arms import COMPONENTS, GOVERNED, TABLE, VARIANTS, Expe
 from crossmem.experience.rendering import TOKENS
 from crossmem.experience.skills import Skill, key_of, read_skills
 from crossmem.memory.arms import REFERENCES, Arm, arms
-from crossmem.settings import RunSettings
+from crossmem.settings import RunSettings, read_settings
 from crossmem.streams import Stream
 
 if TYPE_CHECKING:
     from crossmem.harness.results import Run
+
+
+_CHOICES: dict[str, tuple[str, Collection[str]]] = {
+    "arms": ("arm", [*COMPONENTS, *TABLE, *REFERENCES]),
+    "variant": ("variant", VARIANTS),
+    "governed": ("governance", GOVERNED),
+}
 
 
 class ExperienceSettings(RunSettings):
@@ -56,26 +63,37 @@ class ExperienceSettings(RunSettings):
 
     _read: tuple[Skill, ...] | None = None
 
-    @field_validator("arms")
+    @field_validator("arms", "variant", "governed")
     @classmethod
-    def _known_arms(cls, value: str, info: ValidationInfo) -> str:
-        beside = f",{cls.baselines},{','.join(REFERENCES)}" if info.data.get("mock") else ""
-        return _all_of("arm", value or cls.brief_arms + beside, [*COMPONENTS, *TABLE, *REFERENCES])
-
-    @field_validator("variant")
-    @classmethod
-    def _known_variants(cls, value: str) -> str:
-        return _all_of("variant", value, VARIANTS)
-
-    @field_validator("governed")
-    @classmethod
-    def _known_governance(cls, value: str) -> str:
-        return _all_of("governance", value, GOVERNED)
+    def _known_arms(cls, value: str, info: ValidationInfo) -> str:  # in place of the core's
+        what, choices = _CHOICES[info.field_name or ""]
+        if what == "arm" and not value:
+            mock = info.data.get("mock")
+            value = ",".join([cls.brief_arms, *([cls.baselines, *REFERENCES] if mock else [])])
+        names = _names(value)
+        for name in names or [value]:
+            if name not in choices:
+                raise unknown(what, name, choices)
+        return ",".join(names)
 
     def arms_to_run(self) -> list[Arm]:
         """Return the arms to replay, components expanded. Raises InputError where one comes twice."""
-        names = [name for each in _names(self.arms) for name in self._expanded(each)]
-        return [self._set_up(arm) for arm in arms(names, {**TABLE, **REFERENCES})]
+        kinds = [
+            variant if governed == "none" else f"{variant}.{governed}"
+            for variant in _names(self.variant)
+            for governed in _names(self.governed)
+        ]
+        names = [
+            name
+            for each in _names(self.arms)
+            for name in ([f"{each}.{kind}" for kind in kinds] if each in COMPONENTS else [each])
+        ]
+        chosen = arms(names, {**TABLE, **REFERENCES})
+        return [self._set_up(arm) if isinstance(arm, ExperienceArm) else arm for arm in chosen]
+
+    def _set_up(self, arm: ExperienceArm) -> ExperienceArm:
+        skills = self._skill_files() if arm.component == "skills" else ()
+        return replace(arm, tokens=self.context_tokens, skills=skills)
 
     def arm_inputs(self) -> dict[str, Any]:
         """Return the skills, as they were read when the parameters were first used."""
@@ -91,24 +109,12 @@ class ExperienceSettings(RunSettings):
             self._read = tuple(found.values())
         return self._read
 
-    def _set_up(self, arm: Arm) -> Arm:
-        if not isinstance(arm, ExperienceArm):
-            return arm
-        skills = self._skill_files() if _of_skills(arm) else ()
-        return replace(arm, tokens=self.context_tokens, skills=skills)
-
-    def _expanded(self, name: str) -> list[str]:
-        if name not in COMPONENTS:
-            return [name]
-        pairs = [(v, g) for v in _names(self.variant) for g in _names(self.governed)]
-        return [".".join([name, v, *([] if g == "none" else [g])]) for v, g in pairs]
-
     def check_inputs(self, stream: Stream) -> None:
         """Raise InputError where no skill will ever be read; warn of those whose key no task has."""
         chosen = self.arms_to_run()
         if not self.skills:
             return
-        if not any(map(_of_skills, chosen)):
+        if not any(isinstance(arm, ExperienceArm) and arm.component == "skills" for arm in chosen):
             raise InputError(f"skills {self.skills!r}: none of the arms is of the component skills")
         what = domain(stream.domain)
         met = {key_of(key) for episode in stream.episodes for key in what.keys(episode.task)}
@@ -122,6 +128,13 @@ class ExperienceSettings(RunSettings):
             warnings.warn(text, stacklevel=2)
 
 
+def run(**given: Any) -> Run:
+    """Run or load the study with settings of `ExperienceSettings`; raises what `study.run` raises."""
+    from crossmem import study
+
+    return study.run(read_settings(ExperienceSettings, given))
+
+
 def arm_of(run: Run, name: str) -> Arm:
     """Return the arm called `name` as a run had it; raises InputError for one that the run lacks."""
     settings = ExperienceSettings.model_validate(run.config["parameters"])
@@ -132,17 +145,5 @@ def arm_of(run: Run, name: str) -> Arm:
     return known[name]
 
 
-def _of_skills(arm: Arm) -> bool:
-    return isinstance(arm, ExperienceArm) and arm.component == "skills"
-
-
 def _names(value: str) -> list[str]:
     return [name for name in map(str.strip, value.split(",")) if name]
-
-
-def _all_of(what: str, value: str, choices: Collection[str]) -> str:
-    names = _names(value)
-    for name in names or [value]:
-        if name not in choices:
-            raise unknown(what, name, choices)
-    return ",".join(names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from crossmem.experience.cards import Deck
 from crossmem.experience.node import NodeJournal
@@ -22,11 +22,17 @@ class Stores:
     domain: Domain
     journal: NodeJournal = field(default_factory=NodeJournal)
     world: dict[str, str] = field(default_factory=dict)
+    budget: ClassVar[None] = None  # none is in force here
 
     def __post_init__(self) -> None:
         self.deck = Deck(self.faithful, self.domain)
         self.cache = SummaryCache(self.faithful)
         self.guidance = Guidance(self.faithful)
+
+    @property
+    def count(self) -> int:
+        """The number of nodes."""
+        return len(self.journal)
 
     @property
     def bytes(self) -> int:
@@ -36,5 +42,5 @@ class Stores:
 
     @property
     def written(self) -> int:
-        """The bytes that cards and guidance have written so far."""
-        return self.deck.written + self.guidance.written
+        """The bytes that cards, summaries and guidance have written so far."""
+        return self.deck.written + self.cache.bytes + self.guidance.written

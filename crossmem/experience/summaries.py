@@ -14,7 +14,7 @@ after `RETRY_AFTER` episodes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from crossmem.contract import Json
@@ -37,6 +37,12 @@ INSTRUCTION = (
     "came of it, with the literal values that mattered. `parent_comparison_experience`: what it "
     "changed against its parent and what that taught; say so if it has none."
 )
+_SCHEMA: dict[str, Json] = {
+    "type": "object",
+    "properties": {name: {"type": "string", "minLength": 1} for name in FIELDS},
+    "required": list(FIELDS),
+    "additionalProperties": False,
+}
 
 
 @dataclass(frozen=True)
@@ -47,60 +53,69 @@ class Summary:
     comparison: str
     lessons: tuple[Entry, ...]
 
-
-def summary_request(node: Node, parent: Node | None, world: Mapping[str, str]) -> SummaryRequest:
-    """Return what a model is asked to write of a node and its first parent."""
-    met, now = canonical_json(node.world), canonical_json(_now(node, world))
-    material = f"Versions of the tables it met: {met}; now: {now}\n\n"
-    material += _told("The attempt", node)
-    material += _told("Its parent", parent) if parent else "It has no parent.\n"
-    schema: dict[str, Json] = {
-        "type": "object",
-        "properties": {name: {"type": "string", "minLength": 1} for name in FIELDS},
-        "required": list(FIELDS),
-        "additionalProperties": False,
-    }
-    return SummaryRequest(str(node.id), INSTRUCTION, material, schema)
+    @property
+    def shown(self) -> str:
+        """What a prompt shows: both fields, each cut."""
+        return f"{cut(self.overview, RICH_CUT)} {cut(self.comparison, RICH_CUT)}"
 
 
-def _now(node: Node, world: Mapping[str, str]) -> dict[str, Json]:
-    """Return the present versions of the tables that a node met."""
-    return {table: world.get(table) for table in node.world}
+@dataclass(frozen=True)
+class Subject:
+    """What a summary is made from: a node, its first parent, the lessons of it that may be served.
 
-
-def _told(title: str, node: Node) -> str:
-    outcome = (
-        "accepted" if node.accepted else f"refused for {', '.join(node.errors) or 'no rule known'}"
-    )
-    return (
-        f"{title} ({node.operator}, {outcome}, metric {node.metric:.2f})\n"
-        f"Merged in: {node.plan or 'nothing'}\n"
-        f"Request: {canonical_json(node.request)}\n"
-        f"Answer: {trimmed(node.output)}\n\n"
-    )
-
-
-def trimmed(output: str) -> str:
-    """Return a long output as its two ends and the count of what is left out between them."""
-    if len(output) <= 2 * OUTPUT + 100:
-        return output
-    return f"{output[:OUTPUT]} ... {len(output) - 2 * OUTPUT} characters ... {output[-OUTPUT:]}"
-
-
-def template(node: Node, parent: Node | None, lessons: Sequence[Entry]) -> Summary:
-    """Write a summary without a model: deterministic, conclusion first.
-
-    It names no attempt: under one key of content it may be served for another than it was made of.
+    `world` holds the present versions of all tables.
     """
-    said = "; ".join(f"{' '.join(each.key)} = {canonical_json(each.value)}" for each in lessons)
-    outcome = "Accepted" if node.accepted else f"Refused for {', '.join(node.errors)}"
-    overview = f"{outcome} with {said or 'the Input Data as given'}."
-    if parent is None:
-        return Summary(overview, "No parent to compare with.", tuple(lessons))
-    gain = node.metric - parent.metric
-    kind = "Better than" if gain > 0 else "As good as" if gain == 0 else "Worse than"
-    change = f"{kind} its parent by {abs(gain):.2f}: {node.plan or 'nothing was changed'}."
-    return Summary(overview, change, tuple(lessons))
+
+    node: Node
+    parent: Node | None
+    lessons: tuple[Entry, ...]
+    world: Mapping[str, str]
+
+    @property
+    def now(self) -> dict[str, Json]:
+        """The present versions of the tables that the node met."""
+        return {table: self.world.get(table) for table in self.node.world}
+
+    @property
+    def digest(self) -> str:
+        """A hash over all that a summary is made from, but for what tells one attempt from its twin."""
+        node, parent = self.node, self.parent
+        of = {
+            "request": node.request,
+            "plan": node.plan,
+            "metric": node.metric,
+            "output": node.output,
+            "parent": [parent.request, parent.plan, parent.output] if parent else None,
+            "lessons": [each.canonical for each in self.lessons],
+            "world": self.now,
+            "instruction": INSTRUCTION,
+        }
+        return hashlib.sha256(canonical_json(of).encode()).hexdigest()[:24]
+
+    def request(self) -> SummaryRequest:
+        """Return what a model is asked to write."""
+        met, now = canonical_json(self.node.world), canonical_json(self.now)
+        material = f"Versions of the tables it met: {met}; now: {now}\n\n"
+        material += _described("The attempt", self.node)
+        material += _described("Its parent", self.parent) if self.parent else "It has no parent.\n"
+        return SummaryRequest(str(self.node.id), INSTRUCTION, material, _SCHEMA)
+
+    def template(self) -> Summary:
+        """Write the summary without a model: deterministic, conclusion first.
+
+        It names no attempt: under one key of content it may be served for another than it was made of.
+        """
+        node = self.node
+        said = "; ".join(
+            f"{' '.join(each.key)} = {canonical_json(each.value)}" for each in self.lessons
+        )
+        outcome = "Accepted" if node.accepted else f"Refused for {', '.join(node.errors)}"
+        change = "No parent to compare with."
+        if self.parent:
+            gain = node.metric - self.parent.metric
+            kind = "Better than" if gain > 0 else "As good as" if gain == 0 else "Worse than"
+            change = f"{kind} its parent by {abs(gain):.2f}: {node.plan or 'nothing was changed'}."
+        return Summary(f"{outcome} with {said or 'the Input Data as given'}.", change, self.lessons)
 
 
 @dataclass
@@ -120,79 +135,56 @@ class SummaryCache:
     _new: set[str] = field(default_factory=set)
     """Written for the prompt that is being made: no hits there."""
 
-    def key(
-        self, node: Node, parent: Node | None, lessons: Sequence[Entry], world: Mapping[str, str]
-    ) -> str:
+    def key(self, of: Subject) -> str:
         """Return the id (faithful) or the hash of content, lessons, instruction and world (fixed)."""
-        if self.faithful:
-            return str(node.id)
-        of = {
-            "request": node.request,
-            "plan": node.plan,
-            "metric": node.metric,
-            "output": node.output,
-            "parent": [parent.request, parent.plan, parent.output] if parent else None,
-            "lessons": [each.canonical for each in lessons],
-            "world": _now(node, world),
-            "instruction": INSTRUCTION,
-        }
-        return hashlib.sha256(canonical_json(of).encode()).hexdigest()[:24]
+        return str(of.node.id) if self.faithful else of.digest
 
-    def read(
-        self, node: Node, parent: Node | None, lessons: Sequence[Entry], world: Mapping[str, str]
-    ) -> Summary | None:
+    def read(self, of: Subject) -> Summary | None:
         """Return the summary of a node, or what the template makes of it; changes nothing.
 
         None where a model was asked for one in vain: then the node's card has to do.
         """
-        key = self.key(node, parent, lessons, world)
+        key = self.key(of)
         if key in self.kept:
             return self.kept[key]
-        return None if key in self.failed else template(node, parent, lessons)
+        return None if key in self.failed else of.template()
 
-    def wants(self, key: str, episode: int) -> bool:
-        """Tell whether a model should be asked for the summary of this key."""
+    def wants(self, of: Subject, episode: int) -> bool:
+        """Tell whether a model should be asked for the summary."""
+        key = self.key(of)
         if key in self.kept:
             return False
         tried = self.failed.get(key)
         return self.faithful or tried is None or episode - tried >= RETRY_AFTER
 
-    def take(
-        self, key: str, fields: Mapping[str, Json] | None, lessons: Sequence[Entry], episode: int
-    ) -> int:
-        """Keep what a model wrote of a node with these lessons; return the bytes written.
+    def take(self, of: Subject, fields: Mapping[str, Json] | None, episode: int) -> int:
+        """Keep what a model wrote; return the bytes written.
 
-        None, or fields that are not both there, count as written in vain.
+        None, or fields that are not both strings that say something, count as written in vain.
         """
         self.calls += 1
-        made = parsed(fields, lessons)
-        if made is None:
+        key = self.key(of)
+        said = [(fields or {}).get(name) for name in FIELDS]
+        overview, comparison = (each if isinstance(each, str) else "" for each in said)
+        if not (overview.strip() and comparison.strip()):
             self.failed[key] = episode
             return 0
         self.failed.pop(key, None)
         self._new.add(key)
-        return self._keep(key, made)
+        return self._keep(key, Summary(overview, comparison, of.lessons))
 
-    def ensure(
-        self, node: Node, parent: Node | None, lessons: Sequence[Entry], world: Mapping[str, str]
-    ) -> tuple[Summary | None, int]:
-        """Return the summary of a node, and the bytes written for it: 0 where it was kept already.
-
-        To be called once for each node of a prompt: this counts hits.
-        """
-        key = self.key(node, parent, lessons, world)
-        if known := self.kept.get(key):
-            if key in self._new:
-                self._new.discard(key)
-                return known, 0
+    def ensure(self, of: Subject) -> None:
+        """Make the summary where there is none. Counts hits: to be called once a prompt."""
+        key = self.key(of)
+        known = self.kept.get(key)
+        if known and key in self._new:
+            self._new.discard(key)
+        elif known:
             self.hits += 1
-            self.stale += _values(known.lessons) != _values(lessons)
-            return known, 0
-        if key in self.failed:
-            return None, 0
-        self.calls += 1
-        made = template(node, parent, lessons)
-        return made, self._keep(key, made)
+            self.stale += _values(known) != _values(of)
+        elif key not in self.failed:
+            self.calls += 1
+            self._keep(key, of.template())
 
     def _keep(self, key: str, made: Summary) -> int:
         self.kept[key] = made
@@ -201,26 +193,29 @@ class SummaryCache:
         return size
 
 
-def shown(summary: Summary | None, plain: str) -> str:
-    """Return what a prompt shows: both fields of a summary, or the card's own text, each cut."""
-    if summary is None:
-        return cut(plain, PLAIN_CUT)
-    return f"{cut(summary.overview, RICH_CUT)} {cut(summary.comparison, RICH_CUT)}"
-
-
 def cut(text: str, length: int) -> str:
     """Collapse blanks and cut to `length` characters, with an ellipsis where something is lost."""
     flat = " ".join(text.split())
     return flat if len(flat) <= length else f"{flat[: length - 3]}..."
 
 
-def parsed(fields: Mapping[str, Json] | None, lessons: Sequence[Entry]) -> Summary | None:
-    """Read a summary that a model wrote; None unless both fields are strings that say something."""
-    overview, comparison = ((fields or {}).get(name) for name in FIELDS)
-    if not all(isinstance(each, str) and each.strip() for each in (overview, comparison)):
-        return None
-    return Summary(str(overview), str(comparison), tuple(lessons))
+def trimmed(output: str) -> str:
+    """Return a long output as its two ends and the count of what is left out between them."""
+    if len(output) <= 2 * OUTPUT + 100:
+        return output
+    return f"{output[:OUTPUT]} ... {len(output) - 2 * OUTPUT} characters ... {output[-OUTPUT:]}"
 
 
-def _values(lessons: Sequence[Entry]) -> set[tuple[tuple[str, ...], str]]:
-    return {(each.key, canonical_json(each.value)) for each in lessons}
+def _described(title: str, node: Node) -> str:
+    refusal = f"refused for {', '.join(node.errors) or 'no rule known'}"
+    outcome = "accepted" if node.accepted else refusal
+    return (
+        f"{title} ({node.operator}, {outcome}, metric {node.metric:.2f})\n"
+        f"Merged in: {node.plan or 'nothing'}\n"
+        f"Request: {canonical_json(node.request)}\n"
+        f"Answer: {trimmed(node.output)}\n\n"
+    )
+
+
+def _values(of: Summary | Subject) -> set[tuple[tuple[str, ...], str]]:
+    return {(each.key, canonical_json(each.value)) for each in of.lessons}

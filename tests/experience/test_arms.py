@@ -13,10 +13,9 @@ from crossmem import streams
 from crossmem.agents.prompts import Prompter
 from crossmem.domains import domain
 from crossmem.errors import CrossmemError, InputError
-from crossmem.experience.arms import EXPERIENCE_ARMS, TABLE
+from crossmem.experience.arms import EXPERIENCE_ARMS
 from crossmem.experience.memory import ExperienceMemory
 from crossmem.harness.episode import Replay, refold
-from crossmem.memory.arms import ARMS
 from crossmem.memory.entry import Rendered
 
 from .world import fresh, live
@@ -33,17 +32,15 @@ LESSONS = [name for name in GOVERNED if not name.startswith("rich.faithful")]
 @pytest.mark.parametrize(
     "name", ["simple.fixed", "cards.faithful", "rich.fixed.A2D", "skills.fixed.A2", "A3C"]
 )
-def test_a_fold_over_the_records_is_the_live_memory_wherever_it_is_cut(
-    tmp_path: Path, name: str
-) -> None:
-    lived = live(tmp_path, TABLE[name], "phase3_m1")
-    memory = fresh(TABLE[name], lived.stream)
+def test_a_fold_over_the_records_is_the_live_memory_wherever_it_is_cut(name: str) -> None:
+    lived = live(name, "phase3_m1")
+    memory = fresh(name, lived.stream)
     for record in lived.records:
         index = record.row.index
         task = lived.stream.episodes[index].task
         signals = [each for attempt in record.attempts for each in attempt.signals]
         assert {each.kind for each in signals} <= {"budget", "diffs"}
-        before = fresh(TABLE[name], lived.stream)
+        before = fresh(name, lived.stream)
         for each in lived.records[:index]:
             refold(before, lived.stream.episodes[each.row.index].task, each)
         if not signals:  # what is recalled after a cut is what was recalled live
@@ -52,22 +49,21 @@ def test_a_fold_over_the_records_is_the_live_memory_wherever_it_is_cut(
         assert (memory.store.count, memory.store.bytes) == (record.row.entries, record.row.bytes)
 
 
-def test_recall_changes_nothing(tmp_path: Path) -> None:
-    lived = live(tmp_path, TABLE["rich.faithful"])
+def test_recall_changes_nothing() -> None:
+    lived = live("rich.faithful")
     assert isinstance(lived.memory, ExperienceMemory)
-    sizes, calls = lived.memory.store, lived.memory.stores.cache.calls
+    store = lived.memory.store
+    sizes = store.count, store.bytes, store.cache.calls
     task = lived.stream.episodes[0].task
     first = lived.memory.recall(task)
     assert first == lived.memory.recall(task)
     assert first.text == lived.memory.recall(task).text
-    assert (lived.memory.store, lived.memory.stores.cache.calls) == (sizes, calls)
+    assert (store.count, store.bytes, store.cache.calls) == sizes
 
 
 @pytest.mark.parametrize("name", LESSONS)
-def test_a_governed_memory_serves_no_outdated_value_after_a_stamp_exposed_it(
-    tmp_path: Path, name: str
-) -> None:
-    lived = live(tmp_path, TABLE[name])
+def test_a_governed_memory_serves_no_outdated_value_after_a_stamp_exposed_it(name: str) -> None:
+    lived = live(name)
     exposed: dict[str, str] = {}
     for record in lived.records:
         for each in record.attempts[0].recalled:
@@ -77,11 +73,9 @@ def test_a_governed_memory_serves_no_outdated_value_after_a_stamp_exposed_it(
 
 
 @pytest.mark.parametrize("name", LESSONS)
-def test_no_word_of_a_governed_memory_names_what_its_ledger_has_dropped(
-    tmp_path: Path, name: str
-) -> None:
-    lived = live(tmp_path, TABLE[name], "phase3_m1")
-    memory = fresh(TABLE[name], lived.stream)
+def test_no_word_of_a_governed_memory_names_what_its_ledger_has_dropped(name: str) -> None:
+    lived = live(name, "phase3_m1")
+    memory = fresh(name, lived.stream)
     assert isinstance(memory, ExperienceMemory)
     dropped = 0
     for record in lived.records:
@@ -97,7 +91,7 @@ def test_no_word_of_a_governed_memory_names_what_its_ledger_has_dropped(
 
 def banned(memory: ExperienceMemory) -> set[str]:
     """The values learned that the ledger holds no more."""
-    lessons = {lesson for node in memory.stores.journal.nodes for lesson in node.lessons}
+    lessons = {lesson for node in memory.store.journal.nodes for lesson in node.lessons}
     strings = {each for each in lessons if isinstance(each.value, str)}
     served = {str(each.value) for each in strings if memory._current(each)}
     return {str(each.value) for each in strings} - served
@@ -117,30 +111,30 @@ def stamps(record: EpisodeRecord) -> dict[str, str]:
     }
 
 
-def test_a_summary_cached_by_id_serves_governed_cards_what_they_dropped(tmp_path: Path) -> None:
-    faithful = live(tmp_path / "faithful", TABLE["rich.faithful.A2"], "phase3_m1")
-    fixed = live(tmp_path / "fixed", TABLE["rich.fixed.A2"], "phase3_m1")
+def test_a_summary_cached_by_id_serves_governed_cards_what_they_dropped() -> None:
+    faithful = live("rich.faithful.A2", "phase3_m1")
+    fixed = live("rich.fixed.A2", "phase3_m1")
     assert faithful.stale() > fixed.stale()
 
 
-def test_fixed_and_governed_skills_do_as_the_core_arms(tmp_path: Path) -> None:
+def test_fixed_and_governed_skills_do_as_the_core_arms() -> None:
     for name, core in (("skills.fixed.A2", "A2"), ("skills.fixed.A2D", "A2D")):
-        ours = live(tmp_path / name, TABLE[name], "phase3_m1")
-        theirs = live(tmp_path / core, ARMS[core], "phase3_m1")
+        ours = live(name, "phase3_m1")
+        theirs = live(core, "phase3_m1")
         assert (ours.attempts(), ours.stale()) == (theirs.attempts(), theirs.stale())
 
 
-def test_a_faithful_skill_is_never_replaced_and_a_fixed_one_is(tmp_path: Path) -> None:
-    faithful = live(tmp_path / "faithful", TABLE["skills.faithful"], "phase3_m1")
-    fixed = live(tmp_path / "fixed", TABLE["skills.fixed"], "phase3_m1")
+def test_a_faithful_skill_is_never_replaced_and_a_fixed_one_is() -> None:
+    faithful = live("skills.faithful", "phase3_m1")
+    fixed = live("skills.fixed", "phase3_m1")
     assert faithful.stale() == 15  # as A1F, which keeps the first value for good
     assert fixed.stale() == 5  # as LWG, which replaces it
 
 
-def test_a_budget_that_forgives_costs_less_than_one_that_evicts(tmp_path: Path) -> None:
-    forgiving = live(tmp_path / "A3C", TABLE["A3C"], "phase3_m1")
-    evicting = live(tmp_path / "A3", TABLE["A3"], "phase3_m1")
-    unlimited = live(tmp_path / "A2", TABLE["A2"], "phase3_m1")
+def test_a_budget_that_forgives_costs_less_than_one_that_evicts() -> None:
+    forgiving = live("A3C", "phase3_m1")
+    evicting = live("A3", "phase3_m1")
+    unlimited = live("A2", "phase3_m1")
     assert unlimited.attempts() <= forgiving.attempts() < evicting.attempts()
 
 
@@ -208,10 +202,8 @@ def test_a_run_killed_halfway_ends_with_the_rows_of_an_undisturbed_one(
     assert outcome(resumed) == outcome(whole)
 
 
-def test_a_live_agent_reads_the_rendered_context_and_the_scripted_one_pays_for_it(
-    tmp_path: Path,
-) -> None:
-    lived = live(tmp_path, TABLE["cards.fixed"])
+def test_a_live_agent_reads_the_rendered_context_and_the_scripted_one_pays_for_it() -> None:
+    lived = live("cards.fixed")
     recalled = lived.memory.recall(lived.stream.episodes[0].task)
     assert isinstance(recalled, Rendered)
     prompter = Prompter(domain("recipe"), {}, "amendment")
@@ -231,15 +223,13 @@ def test_the_combined_stream_is_the_ladder_with_a_combined_task_after_every_four
     assert [(e.task, e.snapshot) for e in kept] == [(e.task, e.snapshot) for e in ladder.episodes]
 
 
-def test_a_combined_task_breaks_several_rules_at_once_and_is_crossed_from_what_is_known(
-    tmp_path: Path,
-) -> None:
-    cold = live(tmp_path / "A0", TABLE["A0"], "experience_m1")
+def test_a_combined_task_breaks_several_rules_at_once_and_is_crossed_from_what_is_known() -> None:
+    cold = live("A0", "experience_m1")
     for record in cold.records[4::5]:
         body = record.attempts[0].response or {}
         fixes = body["recovery_feedback"]["suggestions"]
         assert len({fix["action"] for fix in fixes}) == len(fixes) >= 2
-    lived = live(tmp_path / "cards", TABLE["cards.fixed"], "experience_m1")
+    lived = live("cards.fixed", "experience_m1")
     served = [
         event.value for record in lived.records for event in record.events if event.kind == "serve"
     ]

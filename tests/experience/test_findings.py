@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
-from crossmem.experience.rendering import Item, Section, fit, unlimited
-from crossmem.experience.summaries import SummaryCache
+from crossmem.experience.rendering import Item, Section, fit
+from crossmem.experience.summaries import Subject, SummaryCache
 
 from .world import deck, journal, lesson, node
-
-if TYPE_CHECKING:
-    pass
-
-SCORES = (0.6, 0.9, 0.7)
-
 
 # -- 3: rank and best are frozen ----------------------------------------------------------------------
 
 
-def test_3_faithful_four_rising_scores_are_all_rank_1_and_best() -> None:
-    rising = deck(journal(*(node(n, 0.1 * n) for n in range(4))), faithful=True)
-    assert [(rising.rank(card), rising.is_best(card)) for card in rising.cards] == [(1, True)] * 4
-
-
-def test_3_fixed_rank_and_best_are_those_of_now() -> None:
-    rising = deck(journal(*(node(n, 0.1 * n) for n in range(4))), faithful=False)
-    assert [rising.rank(card) for card in rising.cards] == [4, 3, 2, 1]
-    assert [rising.is_best(card) for card in rising.cards] == [False, False, False, True]
+@pytest.mark.parametrize(("faithful", "ranks"), [(True, [1, 1, 1, 1]), (False, [4, 3, 2, 1])])
+def test_3_four_rising_scores_are_all_rank_1_only_if_faithful(faithful: bool, ranks: list[int]) -> None:
+    rising = deck(journal(*(node(n, 0.1 * n) for n in range(4))), faithful=faithful)
+    assert [rising.rank(card) for card in rising.cards] == ranks
 
 
 # -- 7: a summary cached by id ------------------------------------------------------------------------
@@ -40,9 +29,10 @@ def test_7_the_same_id_with_another_request_is_served_the_old_summary_only_if_fa
     faithful: bool, calls: int
 ) -> None:
     cache = SummaryCache(faithful)
-    old, new = [lesson("old")], [lesson("new")]
-    cache.ensure(node(0), None, old, {})
-    served, _ = cache.ensure(replace(node(0), request={"other": 1}), None, new, {})
+    new = Subject(replace(node(0), request={"other": 1}), None, (lesson("new"),), {})
+    cache.ensure(Subject(node(0), None, (lesson("old"),), {}))
+    cache.ensure(new)
+    served = cache.read(new)
 
     assert cache.calls == calls
     assert served is not None
@@ -53,7 +43,7 @@ def test_7_the_same_id_with_another_request_is_served_the_old_summary_only_if_fa
 def test_7_fixed_a_changed_world_alone_makes_a_new_summary() -> None:
     cache = SummaryCache(faithful=False)
     for version in ("1", "1", "2"):
-        cache.ensure(node(0), None, [lesson()], {"celiac_brands": version})
+        cache.ensure(Subject(node(0), None, (lesson(),), {"celiac_brands": version}))
     assert (cache.calls, cache.hits) == (2, 1)
 
 
@@ -65,11 +55,8 @@ def written(number: int, *, faithful: bool) -> int:
     return deck(journal(*(node(each) for each in range(number))), faithful=faithful).written
 
 
-def test_9_faithful_twice_the_nodes_write_more_than_six_times_the_bytes() -> None:
+def test_9_twice_the_nodes_write_twice_the_bytes_but_six_times_and_more_if_faithful() -> None:
     assert written(160, faithful=True) > 6 * written(80, faithful=True)
-
-
-def test_9_fixed_twice_the_nodes_write_twice_the_bytes() -> None:
     assert written(160, faithful=False) == pytest.approx(2 * written(80, faithful=False), rel=0.05)
 
 
@@ -82,8 +69,8 @@ def attempts(number: int) -> list[Section]:
 
 
 def test_10_faithful_the_context_grows_with_the_journal() -> None:
-    assert unlimited(attempts(100)).tokens == pytest.approx(
-        10 * unlimited(attempts(10)).tokens, rel=0.1
+    assert fit(attempts(100), math.inf).tokens == pytest.approx(
+        10 * fit(attempts(10), math.inf).tokens, rel=0.1
     )
 
 

@@ -8,34 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossmem.errors import InputError
-from crossmem.experience.bases import (
-    ancestral,
-    ancestral_validated,
-    sibling,
-    sibling_repaired,
-    simple,
-)
-from crossmem.experience.node import Node, NodeJournal
+from crossmem.experience.node import Node
 from crossmem.experience.rendering import Item, Section, fit
 from crossmem.experience.select import (
     EFFECTIVE,
-    Selector,
     calibrated,
     effective_size,
     probabilities,
     utilities,
 )
-from crossmem.memory.entry import Key
 
-from .world import KEY, deck, journal, lesson, node
-
-NAME: Key = ("name", "cream", "thai")
-
-
-def selector(of: NodeJournal, *, faithful: bool = True) -> Selector:
-    return Selector(of, deck(of, faithful=faithful), faithful, "0", lambda _: True)
-
+from .world import KEY, NAME, deck, journal, lesson, node, selector
 
 # -- utility ------------------------------------------------------------------------------------------
 
@@ -71,6 +54,10 @@ def test_probabilities_sum_to_one_at_any_temperature(utility: list[float], tempe
     assert math.fsum(probabilities(utility, temperature)) == pytest.approx(1.0)
 
 
+def test_the_temperature_has_a_floor() -> None:
+    assert probabilities([0.0, 1e-8], 0.0) == pytest.approx([1 / (1 + 2.718281828), 0.731058578])
+
+
 def test_fixed_a_node_counts_less_as_it_ages() -> None:
     made = journal(node(0), node(1))
     cards = deck(made, faithful=False)
@@ -98,6 +85,31 @@ def test_improve_takes_a_parent_three_ancestors_and_three_siblings() -> None:
     assert set(found.nodes[4:]) <= set(range(5, 10))
 
 
+def refused(number: int, *parents: int) -> Node:
+    return node(number, 0.5, *parents)
+
+
+def test_crossover_takes_two_ancestors_and_two_siblings_of_each_of_two_parents() -> None:
+    nodes: list[Node] = []
+    for last in (node(5, 1.0, 4), node(14, 1.0, 13, lessons=(lesson("y", key=NAME),))):
+        line = len(nodes)
+        nodes += [refused(line + n, *([line + n - 1] if n else [])) for n in range(5)]
+        nodes.append(last)
+        nodes += [refused(len(nodes) + n, line + 4) for n in range(3)]
+    found = selector(journal(*nodes)).context([KEY, NAME], 20)
+    assert (found.operator, found.primaries) == ("crossover", (5, 14))
+    assert set(found.nodes) & set(range(5)) == {4, 3}
+    assert set(found.nodes) & set(range(9, 14)) == {13, 12}
+    assert len(set(found.nodes) & {6, 7, 8}) == len(set(found.nodes) & {15, 16, 17}) == 2
+    assert len(found.nodes) == 10
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+def test_a_retry_is_shown_eight_refusals_at_most_the_newest_first(faithful: bool) -> None:
+    made = journal(*(refused(n) for n in range(12)))
+    assert selector(made, faithful=faithful).debug(11).nodes == (11, *range(10, 2, -1))
+
+
 def test_lessons_of_different_kinds_are_crossed_from_two_parents() -> None:
     made = journal(node(0), node(1, keys=(NAME,), lessons=(lesson("y", key=NAME),)))
     found = selector(made).context([KEY, NAME], 2)
@@ -119,25 +131,25 @@ def test_a_retry_is_shown_the_same_signature_and_faithful_whatever_came_last() -
 
 def test_the_base_processors() -> None:
     made = journal(node(0), node(1, 0.5, 0), node(2, 0.5, 1), node(3, 1.0, 1))
-    assert simple(made) == [0, 3]
-    assert ancestral(made, 2) == [1, 2]
-    assert ancestral(made, 3) == []
-    assert sibling(made, 1) == [2, 3]
+    assert made.accepted() == [0, 3]
+    assert made.ancestral(2) == [1, 2]
+    assert made.ancestral(3) == []
+    assert made.children(1) == [2, 3]
 
 
 def test_fixed_ancestral_walks_on_past_a_success_that_no_longer_holds_to_one_that_does() -> None:
     made = journal(node(0), node(1, 1.0, 0), node(2, 0.5, 1), node(3, 0.5, 2))
-    assert ancestral(made, 3) == [2, 3]
-    assert ancestral_validated(made, 3, lambda _: True) == [1, 2, 3]
-    assert ancestral_validated(made, 3, lambda each: each.id == 0) == [0, 1, 2, 3]
-    assert ancestral_validated(made, 3, lambda _: False) == [0, 1, 2, 3]
+    assert made.ancestral(3) == [2, 3]
+    assert made.ancestral(3, lambda _: True) == [1, 2, 3]
+    assert made.ancestral(3, lambda each: each.id == 0) == [0, 1, 2, 3]
+    assert made.ancestral(3, lambda _: False) == [0, 1, 2, 3]
 
 
 def test_fixed_sibling_follows_a_child_to_the_attempt_that_repaired_it() -> None:
     repaired = node(3, 1.0, 2, operator="debug")
     made = journal(node(0), node(1, 1.0, 0), node(2, 0.5, 0), repaired, node(4, 1.0, 2))
-    assert sibling(made, 0) == [1, 2]
-    assert sibling_repaired(made, 0) == [1, 2, 3]
+    assert made.children(0) == [1, 2]
+    assert made.repaired_children(0) == [1, 2, 3]
 
 
 # -- the token budget ---------------------------------------------------------------------------------
@@ -172,8 +184,3 @@ def test_a_section_gets_its_floor_before_an_earlier_one_takes_all() -> None:
 def test_a_budget_below_the_smallest_item_keeps_nothing_and_says_so() -> None:
     fitted = fit([section("S", "a long enough text")], 1)
     assert (fitted.text, fitted.tokens, fitted.kept, fitted.cut) == ("", 0, (), ("S 0",))
-
-
-def test_a_negative_budget_is_an_error() -> None:
-    with pytest.raises(InputError, match="token budget -1"):
-        fit([], -1)

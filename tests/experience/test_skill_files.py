@@ -54,11 +54,7 @@ def folder(tmp_path: Path) -> Path:
 
 def first(run: Run, arm: str, word: str) -> list[bool]:
     """Whether each episode on `word` was solved at the first try."""
-    return [
-        row.first_try
-        for row in rows_of(run)
-        if row.arm == arm and row.drift_row == word and row.arm == arm
-    ]
+    return [row.first_try for row in rows_of(run) if row.arm == arm and row.drift_row == word]
 
 
 def test_a_skill_saves_the_first_episode_its_lesson(folder: Path) -> None:
@@ -142,7 +138,7 @@ def test_a_run_keeps_the_skills_it_had_whatever_becomes_of_the_files(
     else:
         (folder / "oats.md").write_text(text, encoding="utf-8")
     memory = remembered(found, "skills.faithful", 0)
-    (skill,) = memory.stores.guidance.in_force.values()
+    (skill,) = memory.store.guidance.in_force.values()
     assert skill.lesson is not None
     assert skill.lesson.value == "Dravunhal VX 26"
 

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from crossmem import streams
 from crossmem.agents.scripted import ScriptedAgent
 from crossmem.domains import domain
+from crossmem.experience.arms import TABLE
 from crossmem.experience.cards import Deck
 from crossmem.experience.node import Node, NodeJournal
+from crossmem.experience.select import Selector
 from crossmem.harness.runner import prompter_for, replay_of
 from crossmem.memory.entry import Entry, Key
 from crossmem.settings import Phase1Settings
 from crossmem.upstream.embedded import EmbeddedApi
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from crossmem.harness.records import EpisodeRecord
-    from crossmem.memory.arms import Arm
     from crossmem.memory.memory import MemoryBackend
     from crossmem.streams import Stream
 
 KEY: Key = ("brand", "oats")
+NAME: Key = ("name", "cream", "thai")
 
 
 def lesson(value: str = "X 1", version: str = "1", key: Key = KEY) -> Entry:
@@ -50,6 +53,10 @@ def node(number: int, metric: float = 1.0, *parents: int, **more: Any) -> Node:
         "lessons": (lesson(f"X {number}"),) if metric == 1.0 else (),
     }
     return Node(**{**given, **more})
+
+
+def selector(of: NodeJournal, *, faithful: bool = True) -> Selector:
+    return Selector(of, deck(of, faithful=faithful), faithful, "0", lambda _: True)
 
 
 def journal(*nodes: Node) -> NodeJournal:
@@ -81,16 +88,17 @@ class Lived:
         return sum(record.row.stale_attempt for record in self.records)
 
 
-def live(folder: Path, arm: Arm, stream_name: str = "phase2_v4") -> Lived:
-    """Replay a stream through an arm, against a real server."""
+@cache
+def live(name: str, stream_name: str = "phase2_v4") -> Lived:
+    """Replay a stream through an arm, once for all tests, against a real server."""
     settings = Phase1Settings(mock=True, model="haiku", keying="task")
     stream = streams.load(stream_name)
-    with EmbeddedApi(stream.domain).serve(folder / "tables") as over:
+    with TemporaryDirectory() as folder, EmbeddedApi(stream.domain).serve(Path(folder) / "t") as over:
         agent = ScriptedAgent(settings.model, prompter_for(settings, stream, over[0]))
-        replay = replay_of(settings, stream, arm, agent, over)
+        replay = replay_of(settings, stream, TABLE[name], agent, over)
         records = [replay.episode(index) for index in range(len(stream.episodes))]
     return Lived(stream, records, replay.memory)
 
 
-def fresh(arm: Arm, stream: Stream) -> MemoryBackend:
-    return arm.memory(domain(stream.domain), "task", "0/0")
+def fresh(name: str, stream: Stream) -> MemoryBackend:
+    return TABLE[name].memory(domain(stream.domain), "task", "0/0")

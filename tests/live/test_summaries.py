@@ -117,7 +117,7 @@ def test_a_fold_over_the_results_file_is_the_memory_of_the_live_run(provider: Pr
         assert isinstance(memory, ExperienceMemory)
         last = [row for row in rows_of(found) if row.arm == arm][-1]
         assert (memory.store.count, memory.store.bytes) == (last.entries, last.bytes)
-        kept = memory.stores.cache.kept.values()
+        kept = memory.store.cache.kept.values()
         assert any(summary.overview.startswith(FIELDS[0]) for summary in kept)
         assert len(summaries(provider)) >= len(kept)
 
