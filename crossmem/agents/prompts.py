@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from crossmem.contract import Disclosure, Response
-from crossmem.domains.base import Body, Domain, Task
+from crossmem.domains.base import Domain, Task
 from crossmem.memory.entry import Entry, Rendered, canonical_json
 from crossmem.settings import HintStyle
 
@@ -95,8 +95,3 @@ def estimate_tokens(text: str) -> int:
     A rule of thumb for English and JSON, used only where no model reports its usage.
     """
     return math.ceil(len(text.encode()) / 4)
-
-
-def request_text(request: Body) -> str:
-    """Return a request as the model writes it."""
-    return canonical_json(request)

@@ -31,7 +31,7 @@ GOOD = "the preflight, answered well"
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "_BACKOFF", lambda _: 0.05)
+    monkeypatch.setattr(retry, "uniform", lambda *_: 0.05)
 
 
 def after_the_preflight(*faults: Answer, then: Callable[[Asked], Answer] = competent) -> Any:

@@ -9,20 +9,17 @@ import sys
 import traceback
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from running import settings_of
 
-from crossmem.agents.messages import Message, Prompt, ProviderError, redact
-from crossmem.agents.providers.anthropic import Claude
-from crossmem.agents.providers.openai import Chat, client_for
+from crossmem.agents.factory import agent_factory
+from crossmem.agents.failures import ProviderError, redact
+from crossmem.agents.messages import Message, Prompt
 from crossmem.errors import CrossmemError
 
 from .fakes import Answer, Asked, Provider, competent
 from .helpers import KEY, MODELS, live, start
-
-if TYPE_CHECKING:
-    from crossmem.agents.messages import Backend
 
 ECHO = Answer(status=401, error=f"invalid key {KEY}")
 FAULTS = {
@@ -40,10 +37,6 @@ def assert_no_secret_below(folder: Path) -> None:
     assert files
     for path in files:
         assert KEY.encode() not in path.read_bytes(), path
-
-
-def backends() -> dict[str, Backend]:
-    return {"Messages": Claude("m"), "chat completions": Chat(client_for(), "m", 0)}
 
 
 def chained(error: BaseException) -> list[BaseException]:
@@ -65,8 +58,10 @@ def test_no_traceback_shows_the_key_even_with_the_locals_of_every_frame(
 ) -> None:
     provider.script = lambda _: replace(FAULTS[fault], headers={"x-echo": KEY})
     prompt = Prompt("stable", "", {"type": "object"}, (Message("task", "Input Data:\n{}"),))
-    with pytest.raises(ProviderError) as caught:
-        backends()[api].ask(prompt, timeout=0.5)
+    with agent_factory(settings_of("phase1", model=MODELS[api])) as agents:
+        assert agents.backend_of is not None
+        with pytest.raises(ProviderError) as caught:
+            agents.backend_of(0).ask(prompt, timeout=0.5)
     shown = [
         "".join(traceback.TracebackException.from_exception(each, capture_locals=True).format())
         for each in chained(caught.value)
