@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ class Asked:
     path: str
     headers: Mapping[str, str]
     raw: bytes
+    at: float = field(default_factory=time.monotonic)
 
     @cached_property
     def body(self) -> dict[str, Any]:
@@ -42,7 +44,7 @@ class Asked:
         return content
 
     @property
-    def api(self) -> type[Api]:
+    def api(self) -> Api:
         return APIS[self.path]
 
     @property
@@ -52,7 +54,7 @@ class Asked:
     @property
     def task(self) -> str:
         """The first message, which names the episode: no two tasks of a stream read alike."""
-        return str(self.api.text(self.body["messages"][1 if self.api is ChatCompletions else 0]))
+        return str(next(m["content"] for m in self.body["messages"] if m["role"] == "user"))
 
     @property
     def input(self) -> dict[str, Any]:
@@ -126,52 +128,20 @@ def stubborn(asked: Asked) -> Answer:
     return Answer({**asked.input, "cuisine": "none", "servings": {"from": 1, "to": 7}})
 
 
-def faulty(*faults: Answer, then: Script = competent) -> Script:
-    """Answer each request with the next fault, and when they are used up, as `then` does.
+def faulty(*faults: Answer, then: Script = competent, since: int = 1) -> Script:
+    """Answer from request `since` on with one fault after the other, otherwise as `then` does.
 
-    The first request of a run is its preflight.
+    Request 0 is the preflight of a run.
     """
-    return lambda asked: faults[asked.number] if asked.number < len(faults) else then(asked)
+    return lambda asked: (
+        faults[asked.number - since] if 0 <= asked.number - since < len(faults) else then(asked)
+    )
 
 
-class Api:
-    """How an API writes what the scripts say and read."""
-
-    path: ClassVar[str]
-
-    @staticmethod
-    def text(message: dict[str, Any]) -> Any:
-        return message["content"]
-
-    @staticmethod
-    def tool(body: dict[str, Any]) -> str:
-        raise NotImplementedError
-
-    @staticmethod
-    def system(body: dict[str, Any]) -> str:
-        raise NotImplementedError
-
-    @staticmethod
-    def refusal(message: dict[str, Any]) -> dict[str, Any] | None:
-        raise NotImplementedError
-
-    @staticmethod
-    def request(message: dict[str, Any]) -> dict[str, Any]:
-        raise NotImplementedError
-
-    @staticmethod
-    def answer(asked: Asked, answer: Answer) -> dict[str, Any]:
-        raise NotImplementedError
-
-    @staticmethod
-    def error(status: int, message: str) -> dict[str, Any]:
-        return {"type": "error", "error": {"type": f"error_{status}", "message": message}}
-
-
-class Messages(Api):
+class Messages:
     """Anthropic's."""
 
-    path = "/v1/messages"
+    path: ClassVar = "/v1/messages"
 
     @staticmethod
     def tool(body: dict[str, Any]) -> str:
@@ -216,10 +186,10 @@ class Messages(Api):
         }
 
 
-class ChatCompletions(Api):
+class ChatCompletions:
     """OpenAI's, as many others serve it."""
 
-    path = "/v1/chat/completions"
+    path: ClassVar = "/v1/chat/completions"
 
     @staticmethod
     def tool(body: dict[str, Any]) -> str:
@@ -255,7 +225,8 @@ class ChatCompletions(Api):
         }
 
 
-APIS: dict[str, type[Api]] = {api.path: api for api in (Messages, ChatCompletions)}
+Api = type[Messages] | type[ChatCompletions]
+APIS: dict[str, Api] = {Messages.path: Messages, ChatCompletions.path: ChatCompletions}
 
 
 def _json(text: str) -> dict[str, Any] | None:
@@ -366,7 +337,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _body(asked: Asked, answer: Answer) -> bytes:
     if answer.status != 200:
-        return json.dumps(asked.api.error(answer.status, answer.error)).encode()
+        error = {"type": f"error_{answer.status}", "message": answer.error}
+        return json.dumps({"type": "error", "error": error}).encode()
     content = asked.api.answer(asked, answer)
     if answer.usage is ...:
         del content["usage"]

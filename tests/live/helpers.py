@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,20 @@ def start(*hook: str, phase: str = "phase1", **given: Any) -> subprocess.Popen[s
     parameters = json.dumps({"model": "haiku", "arms": "A0,A2", **given})
     command = [sys.executable, "-c", code, phase, parameters]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def report(html: Path, *parameters: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run the real command for a report of Phase 1 with a model; `settings` join the environment."""
+    tool = str(Path(sys.executable).with_name("crossmem"))
+    pairs = [word for each in ("model=haiku", *parameters) for word in ("-p", *each.split("=", 1))]
+    return subprocess.run(
+        [tool, "report", "phase1", *pairs, "-o", str(html)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **settings},
+    )
 
 
 SHORT = f"""

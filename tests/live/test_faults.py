@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from running import attempts_of, rows_of
@@ -19,10 +19,6 @@ from .fakes import Answer, Asked, Provider, competent, faulty
 from .helpers import MODELS, failures, live, problems
 from .test_agent import assert_no_call_is_left_dangling
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from crossmem.harness.results import Run
 
 pytestmark = pytest.mark.usefixtures("six")
 
@@ -34,20 +30,9 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "uniform", lambda *_: 0.05)
 
 
-def after_the_preflight(*faults: Answer, then: Callable[[Asked], Answer] = competent) -> Any:
-    def script(asked: Asked) -> Answer:
-        number = asked.number - 1
-        return faults[number] if 0 <= number < len(faults) else then(asked)
-
-    return script
-
-
 @pytest.fixture(params=MODELS)
 def model(request: pytest.FixtureRequest) -> str:
     return MODELS[request.param]
-
-
-# -- waited out ----------------------------------------------------------------------------------
 
 
 PASSING = {
@@ -64,7 +49,7 @@ PASSING = {
 def test_what_passes_is_waited_out_in_sight(
     provider: Provider, model: str, fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    provider.script = after_the_preflight(*[PASSING[fault]] * 3)
+    provider.script = faulty(*[PASSING[fault]] * 3)
     found = live(model=model, arms="A0")
     assert failures(found) == [None] * 6
     assert problems(found) == []
@@ -78,41 +63,23 @@ def test_what_passes_is_waited_out_in_sight(
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
 def test_retry_after_is_waited_for_as_long_as_it_says(provider: Provider, form: str) -> None:
-    times: list[float] = []
-
     def script(asked: Asked) -> Answer:
-        times.append(time.monotonic())
-        if asked.number != 1:
-            return competent(asked)
         at = datetime.now(UTC) + timedelta(seconds=2)
         value = "1" if form == "seconds" else format_datetime(at, usegmt=True)
-        return Answer(status=429, error="slow down", headers={"retry-after": value})
+        fault = Answer(status=429, error="slow down", headers={"retry-after": value})
+        return faulty(fault)(asked)
 
     provider.script = script
     assert failures(live(arms="A0")) == [None] * 6
-    assert 0.9 <= times[2] - times[1] < 3
+    assert 0.9 <= provider.asked[2].at - provider.asked[1].at < 3
 
 
 def test_a_wait_in_one_arm_holds_up_no_other(provider: Provider) -> None:
-    """A0 is told to come back later than its episode may take; A2 goes through meanwhile."""
-    held: list[str] = []
-
-    def script(asked: Asked) -> Answer:
-        if asked.number == 1:
-            held.append(asked.task)
-            return Answer(status=429, error="slow down", headers={"retry-after": "3"})
-        return competent(asked)
-
-    provider.script = script
-    started = time.monotonic()
-    found = live(arms="A0,A2")
-    assert time.monotonic() - started >= 3
-    fast, slow = sorted(found.rows.groupby("arm")["latency_s"].sum())
+    """The first to ask is told to come back later; the other goes through meanwhile."""
+    provider.script = faulty(Answer(status=429, error="slow down", headers={"retry-after": "3"}))
+    fast, slow = sorted(live().rows.groupby("arm")["latency_s"].sum())
     assert slow >= 3
     assert fast < 2
-
-
-# -- past the deadline ---------------------------------------------------------------------------
 
 
 def always(fault: Answer, task: str) -> Any:
@@ -162,9 +129,6 @@ def test_the_deadline_is_the_episodes_not_the_requests(provider: Provider) -> No
     assert all(row.latency_s < 1.6 for row in rows_of(found))
 
 
-# -- failures of the agent -----------------------------------------------------------------------
-
-
 BAD: dict[str, tuple[Answer, str]] = {
     "off the schema": (Answer({"recipe": "x"}), "misses the schema at $"),
     "a wrong type": (Answer("flour"), "not an object"),
@@ -190,12 +154,10 @@ def test_an_answer_without_a_usable_request_costs_an_attempt_and_is_asked_again(
         bad = replace(bad, stop=CHAT_STOPS[bad.stop])
 
     def then(asked: Asked) -> Answer:
-        """Answer a correction with what the first answer should have been."""
-        if asked.number == 2:
-            return Answer(asked.input)
-        return competent(asked)
+        """Answer the correction with what the first answer should have been."""
+        return Answer(asked.input) if asked.number == 2 else competent(asked)
 
-    provider.script = after_the_preflight(bad, then=then)
+    provider.script = faulty(bad, then=then)
     found = live(model=model, arms="A0")
     assert failures(found) == [None] * 6
     first, second, *_ = [each for each in attempts_of(found) if each.episode == 0]
@@ -210,27 +172,25 @@ def test_an_answer_without_a_usable_request_costs_an_attempt_and_is_asked_again(
             assert_no_call_is_left_dangling(asked.body["messages"])
 
 
-@pytest.mark.parametrize("kind", BAD)
 def test_a_model_that_never_sends_a_request_fails_every_episode_itself(
-    provider: Provider, model: str, kind: str
+    provider: Provider, model: str
 ) -> None:
-    provider.script = lambda asked: competent(asked) if asked.number == 0 else BAD[kind][0]
+    """Whatever it sends instead: each kind in turn."""
+    kinds = [bad for bad, _ in BAD.values()]
+    provider.script = lambda asked: (
+        kinds[asked.number % len(kinds)] if asked.number else competent(asked)
+    )
     found = live(model=model, arms="A0", max_attempts=2)
+    assert len(attempts_of(found)) >= len(kinds)
     assert failures(found) == ["agent"] * 6
     assert set(metrics.episodes(found)["outcome"]) == {"failed"}
     assert metrics.summary(found).loc["A0", "provider_failures"] == 0
     assert {row.attempts for row in rows_of(found)} == {2}
 
 
-# -- odd usage -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("usage", [..., {}, {"input_tokens": None}, {"input_tokens": "many"}])
-def test_usage_that_is_missing_or_odd_counts_as_zero(
-    provider: Provider, model: str, usage: Any
-) -> None:
-    given = {"unknown_tokens": 3} if usage == {} else usage
-    provider.script = lambda asked: replace(competent(asked), usage=given)
+def test_usage_that_is_missing_or_odd_counts_as_zero(provider: Provider, model: str) -> None:
+    odd = [..., {"unknown_tokens": 3}, {"input_tokens": None}, {"input_tokens": "many"}]
+    provider.script = lambda asked: replace(competent(asked), usage=odd[asked.number % len(odd)])
     found = live(model=model, arms="A0")
     assert failures(found) == [None] * 6
     assert {row.total_tokens for row in rows_of(found)} == {0}
@@ -239,18 +199,15 @@ def test_usage_that_is_missing_or_odd_counts_as_zero(
 def test_members_that_are_missing_from_an_answer_are_a_failed_attempt(
     provider: Provider, model: str
 ) -> None:
-    provider.script = after_the_preflight(Answer(raw=b"{}"), Answer(raw=b"null"), Answer(raw=b"[]"))
+    provider.script = faulty(Answer(raw=b"{}"), Answer(raw=b"null"), Answer(raw=b"[]"))
     found = live(model=model, arms="A0")
     assert len(rows_of(found)) == 6
     assert [row.failed_by for row in rows_of(found)[3:]] == [None] * 3
 
 
-def outcome(of: Run) -> list[tuple[bool, int]]:
-    return [(row.success, row.attempts) for row in rows_of(of)]
-
-
 def test_faults_that_pass_change_no_row(provider: Provider) -> None:
-    calm = live(arms="A2")
+    calm = live(arms="A2").rows
     provider.asked.clear()
-    provider.script = faulty(Answer(status=529, error="Overloaded"))
-    assert outcome(live(arms="A2")) == outcome(calm)
+    provider.script = faulty(Answer(status=529, error="Overloaded"), since=0)
+    columns = ["success", "attempts"]
+    assert live(arms="A2").rows[columns].equals(calm[columns])

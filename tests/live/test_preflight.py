@@ -40,9 +40,6 @@ def said(of: pytest.ExceptionInfo[Any]) -> str:
     return text
 
 
-# -- evidence ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("api", MODELS)
 def test_the_evidence_of_the_preflight_is_in_the_config(provider: Provider, api: str) -> None:
     found = live(model=MODELS[api], arms="A0")
@@ -101,9 +98,6 @@ def test_under_strict_preflight_a_doubt_stops_the_run_and_leaves_nothing(
     assert words in said(caught)
     assert left(results) == []
     assert len(provider.asked) == 1
-
-
-# -- no answer -----------------------------------------------------------------------------------
 
 
 REFUSED = {
@@ -166,9 +160,6 @@ def test_a_key_that_no_header_can_carry_is_said_without_it(
     with pytest.raises(CrossmemError, match="preflight of") as caught:
         live()
     assert "[ANTHROPIC_API_KEY]" in said(caught)
-
-
-# -- before the preflight ------------------------------------------------------------------------
 
 
 def test_what_a_run_will_take_is_said_before_it_starts(

@@ -7,8 +7,8 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import replace
-from threading import Barrier, BrokenBarrierError, Lock
-from typing import TYPE_CHECKING, Any
+from threading import Barrier, BrokenBarrierError, Semaphore
+from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
 import pytest
@@ -20,7 +20,7 @@ from crossmem.agents.factory import agent_factory
 from crossmem.errors import CrossmemError
 
 from .bench_live import live_ratio
-from .fakes import Answer, Asked, Provider, competent
+from .fakes import Answer, Asked, Provider, competent, faulty
 from .helpers import KEY, SHORT, live, rows, start
 
 if TYPE_CHECKING:
@@ -30,34 +30,27 @@ if TYPE_CHECKING:
 ARMS = "A0,A1F,A2,A3"
 
 
-# -- at once -------------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("six")
 def test_arms_and_replicates_run_at_once_up_to_max_concurrency(provider: Provider) -> None:
     """Four of them meet at the provider: each waits there until the other three have come."""
-    meeting, lock = Barrier(4), Lock()
-    inside, most = 0, 0
+    meeting, places = Barrier(4), Semaphore(4)
+    met, found_a_place = [], []
 
     def script(asked: Asked) -> Answer:
-        nonlocal inside, most
-        if asked.number == 0:
-            return competent(asked)
-        with lock:
-            inside += 1
-            most = max(most, inside)
-        with suppress(BrokenBarrierError):
-            meeting.wait(0.5)
-        with lock:
-            inside -= 1
+        if asked.number:
+            found_a_place.append(places.acquire(blocking=False))
+            with suppress(BrokenBarrierError):
+                met.append(meeting.wait(0.5))
+            places.release()
         return competent(asked)
 
     provider.script = script
     live(arms="A0,A1F,A2", replicates=2, max_concurrency=4)
-    assert most == 4
+    assert met, "four at once"
+    assert all(found_a_place), "and never a fifth"
 
 
-def test_a_local_model_is_asked_by_one_arm_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_model_is_asked_by_one_arm_at_a_time() -> None:
     given = {"max_concurrency": 4}
     with agent_factory(settings_of("phase1", mock=True, **given)) as workers:
         assert workers.at_once(9) == 9
@@ -71,9 +64,6 @@ def test_the_benchmark_of_arms_at_once_works(results: Path) -> None:
     ratio, bound = live_ratio(episodes=2, answer_s=0.05)
     assert ratio > 0
     assert bound == 1.3
-
-
-# -- limits --------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("six")
@@ -125,9 +115,6 @@ def test_a_run_stops_at_its_price_limit(provider: Provider) -> None:
     assert rows_of(live(arms="A0", max_cost_usd=100.0, resume=True))[-1].success
 
 
-# -- failures that stop a run --------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("six")
 def test_a_key_revoked_in_mid_run_stops_it_in_one_line_and_resumably(
     provider: Provider, results: Path
@@ -135,7 +122,7 @@ def test_a_key_revoked_in_mid_run_stops_it_in_one_line_and_resumably(
     whole = live()
     provider.asked.clear()
     revoked = Answer(status=401, error=f"invalid x-api-key {KEY}")
-    provider.script = lambda asked: revoked if asked.number > 6 else competent(asked)
+    provider.script = faulty(*[revoked] * 2, since=7)
     with pytest.raises(CrossmemError, match="401: invalid x-api-key") as caught:
         live()
     assert "\n" not in str(caught.value)
@@ -143,9 +130,6 @@ def test_a_key_revoked_in_mid_run_stops_it_in_one_line_and_resumably(
     provider.script = competent
     assert rows(live(resume=True)) == rows(whole)
     assert logs_of(results, ended=False) == []
-
-
-# -- kills and interrupts ------------------------------------------------------------------------
 
 
 def until(process: Popen[str], provider: Provider, number: int) -> None:
@@ -222,15 +206,8 @@ def test_ctrl_c_during_a_long_wait_ends_within_seconds(
 
 @pytest.mark.slow
 def test_waits_and_progress_are_told_in_the_terminal(provider: Provider) -> None:
-    busy: list[Any] = []
-
-    def script(asked: Asked) -> Answer:
-        if asked.number == 3 and not busy:
-            busy.append(asked)
-            return Answer(status=529, error="Overloaded", headers={"retry-after": "0.3"})
-        return competent(asked)
-
-    provider.script = script
+    busy = Answer(status=529, error="Overloaded", headers={"retry-after": "0.3"})
+    provider.script = faulty(busy, since=3)
     process = start(SHORT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
