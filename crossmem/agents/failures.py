@@ -40,12 +40,12 @@ _OF_THE_ACCOUNT = re.compile(
     r"|exceeded your (current )?(quota|budget)|quota (has been |is )?(exceeded|exhausted|used up)"
     r"|billing|prepaid"
     r"|(spend(ing)?|usage|monthly|budget|credit|account|organi[sz]ation|workspace|plan)\b[^.]{0,40}"
-    r"\b(limit|cap|quota|budget|allowance)\b",
+    r"\b(limit|cap|quota|budget|allowance)s?\b",
     re.IGNORECASE,
 )
 """How providers say that the account may ask for nothing more, under a status that does not."""
 _OF_A_RATE = re.compile(
-    r"per[ -](second|minute|hour)|rate[ -_]?limit|\b[rt]pm\b|concurren", re.IGNORECASE
+    r"per[ -](second|minute|hour)|rate[ _-]?limit|\b[rt]pm\b|concurren", re.IGNORECASE
 )
 """How they say that it may ask again soon."""
 _STATUS_OF = {

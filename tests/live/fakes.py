@@ -83,7 +83,7 @@ class Answer:
     """What a provider answers: a request of the model's, words in its place, or an error.
 
     `served` is the name of the model served, None for the one asked for. `usage` replaces the usage
-    reported; `...` leaves it out. `raw` replaces the whole body. `after` and `trickle` are seconds
+    reported, `...` leaves it out. `raw` replaces the whole body. `after` and `trickle` are seconds
     before the answer and between two of its bytes; `dropped` ends the connection half-way through.
     """
 
@@ -91,7 +91,7 @@ class Answer:
     words: str | None = None
     stop: str | None = None
     served: str | None = None
-    usage: Any = None
+    usage: Any = ()
     status: int = 200
     error: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -182,7 +182,7 @@ class Messages:
             "content": blocks,
             "stop_reason": answer.stop or ("tool_use" if answer.request is not None else "end_turn"),
             "stop_sequence": None,
-            "usage": answer.usage or usage,
+            "usage": usage if answer.usage == () else answer.usage,
         }
 
 
@@ -221,7 +221,7 @@ class ChatCompletions:
             "created": 1_760_000_000,
             "model": answer.served or asked.body["model"],
             "choices": [{"index": 0, "message": message, "finish_reason": answer.stop or "stop"}],
-            "usage": answer.usage or usage,
+            "usage": usage if answer.usage == () else answer.usage,
         }
 
 

@@ -220,10 +220,18 @@ def test_a_model_is_asked_for_by_its_id_and_named_in_the_results_file(
     assert found.config["model"]["id"] == id_
 
 
+def test_a_model_with_a_long_name_has_a_results_file_of_its_own(provider: Provider) -> None:
+    names = [f"openai/{'m' * 230}{number}" for number in range(2)]
+    first, second = (live(model=name, arms="A0").path.stem.rpartition("_")[0] for name in names)
+    assert first != second
+    assert max(len(first), len(second)) < 120
+
+
 def test_the_evidence_of_every_answer_is_in_the_results(provider: Provider) -> None:
     found = live(arms="A0")
     for attempt in attempts_of(found):
         assert attempt.evidence is not None
         assert attempt.evidence["model"] == "claude-haiku-4-5"
         assert attempt.evidence["stop_reason"] == "tool_use"
+        assert attempt.evidence["usage"] == "reported"
         assert str(attempt.evidence["request_id"]).startswith("req_")

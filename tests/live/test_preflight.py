@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import anthropic
 import openai
 import pytest
+from running import settings_of
 
+from crossmem.agents.factory import agent_factory
 from crossmem.analysis import notices
 from crossmem.errors import CrossmemError, InputError
 
@@ -69,6 +71,8 @@ DOUBTS: dict[str, tuple[dict[str, Any], str]] = {
     "another model": ({"served": "claude-haiku-4-5-mini"}, "asked for claude-haiku-4-5, served"),
     "no usage": ({"usage": ...}, "no usage was reported"),
     "no output": ({"usage": {"input_tokens": 900, "output_tokens": 0}}, "answer had no tokens"),
+    "usage without a count": ({"usage": "many"}, "no usage was reported"),
+    "no request": ({"request": None, "words": "Sure."}, "the probe got no usable request"),
     "little input": ({"usage": {"input_tokens": 9, "output_tokens": 9}}, "9 tokens of input"),
 }
 
@@ -100,13 +104,17 @@ def test_under_strict_preflight_a_doubt_stops_the_run_and_leaves_nothing(
     assert len(provider.asked) == 1
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[int, str | bytes, str]] = {
     "wrong key": (401, f"invalid x-api-key: {KEY}", "401: invalid x-api-key: ["),
     "no credit": (400, "Your credit balance is too low to access the API.", "credit balance"),
     "no quota": (429, "You exceeded your current quota, please check your plan.", "quota"),
     "unknown model": (404, "model: no-such-model", "404: model: no-such-model"),
+    "a wrong address": (404, b"", "404: no reason given (asked http://127.0.0.1:"),
     "not allowed": (403, "This key may not use that model.", "403: This key"),
     "a request it does not take": (400, "tools.0: odd\nand more", "400: tools.0: odd"),
+    "a list": (400, b'[{"msg": "field missing"}, "and more"]', "400: field missing; and more"),
+    "a text": (400, b"no such thing", "400: no such thing"),
+    "another shape": (400, b'{"why": {"odd": 1}}', '400: {"why": {"odd": 1}}'),
 }
 
 
@@ -116,7 +124,8 @@ def test_a_refusal_of_the_provider_is_one_line_before_any_episode(
     provider: Provider, results: Path, case: str, api: str
 ) -> None:
     status, message, words = REFUSED[case]
-    provider.script = lambda _: Answer(status=status, error=message)
+    odd = {"raw": message} if isinstance(message, bytes) else {"error": message}
+    provider.script = lambda _: replace(Answer(status=status), **odd)
     started = time.monotonic()
     with pytest.raises(CrossmemError, match="preflight of") as caught:
         live(model=MODELS[api])
@@ -177,15 +186,17 @@ def test_what_a_run_will_take_is_said_before_it_starts(
     assert "Expected: 24 episodes, 24 to 72 calls, at least " in said_before[0]
 
 
+@pytest.mark.parametrize("model", ["haiku", "gpt-4o"])
 def test_no_key_is_said_at_once_with_three_ways_on(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch, results: Path
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, results: Path, model: str
 ) -> None:
-    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "")  # an empty variable is none
     with pytest.raises(InputError) as caught:
-        live()
+        live(model=model)
     text = said(caught)
     for way in ("ANTHROPIC_API_KEY", "mock=True", "model=local"):
         assert way in text
+    assert ("named openai/gpt-4o" in text) == (model == "gpt-4o")
     assert provider.asked == []
     assert left(results) == []
 
@@ -208,6 +219,31 @@ def test_an_openai_compatible_model_needs_an_endpoint_or_a_key(
     monkeypatch.delenv("OPENAI_BASE_URL")
     with pytest.raises(InputError, match="OPENAI_BASE_URL"):
         live(model="openai/some-model")
+
+
+@pytest.mark.parametrize(
+    ("api", "host"),
+    [("Messages", "https://api.anthropic.com"), ("chat completions", "https://api.openai.com/v1")],
+)
+def test_an_empty_address_is_no_address(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, api: str, host: str
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "")
+    monkeypatch.setenv("OPENAI_BASE_URL", "")
+    with agent_factory(settings_of("phase1", model=MODELS[api])) as agents:
+        backend: Any = agents.backend_of and agents.backend_of(0)
+        assert str(backend.client.base_url).rstrip("/") == host
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the SDK's own end
+@pytest.mark.parametrize("api", MODELS)
+def test_a_proxy_that_the_sdk_cannot_use_is_named(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, results: Path, api: str
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "odd://127.0.0.1:9")
+    with pytest.raises(InputError, match=r"client cannot be made: .*Set in the environment: ALL_PROXY"):
+        live(model=MODELS[api])
+    assert left(results) == []
 
 
 def test_a_model_file_goes_with_the_local_model_only() -> None:

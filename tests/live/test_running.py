@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
 import pytest
-from running import logs_of, rows_of, settings_of
+from running import logs_of, rows_of, run_phase, settings_of
 
 from crossmem import streams
 from crossmem.agents.cost import PRICES_OF, BudgetSpentError
@@ -116,15 +116,63 @@ def test_a_run_stops_at_its_price_limit(provider: Provider) -> None:
 
 
 @pytest.mark.usefixtures("six")
-def test_a_key_revoked_in_mid_run_stops_it_in_one_line_and_resumably(
-    provider: Provider, results: Path
+@pytest.mark.parametrize("limit", ["max_tokens_total", "max_cost_usd"])
+def test_a_run_whose_answers_lack_usage_stops_under_a_limit_and_goes_on_without(
+    provider: Provider, results: Path, limit: str
+) -> None:
+    def script(asked: Asked) -> Answer:
+        return replace(competent(asked), usage=...) if asked.number > 3 else competent(asked)
+
+    provider.script = script
+    with pytest.raises(BudgetSpentError, match=f"{limit}.* cannot be kept: .*without usage") as caught:
+        live(arms="A0", **{limit: 10**9})
+    assert "resume=True completes it" in str(caught.value)
+    asked = len(provider.asked)
+    assert 3 < asked < 8
+
+    with pytest.raises(BudgetSpentError, match=r"preflight: .* cannot be kept"):
+        live(arms="A0", **{limit: 10**9}, resume=True)
+    provider.script = competent
+    with pytest.raises(BudgetSpentError, match="cannot be kept"):
+        live(arms="A0", **{limit: 10**9}, resume=True)
+    assert len(provider.asked) == asked + 2
+    provider.script = script
+    assert all(row.success for row in rows_of(live(arms="A0", resume=True)))
+    assert logs_of(results, ended=False) == []
+
+
+@pytest.mark.usefixtures("six")
+def test_a_summary_without_usage_stops_a_run_under_a_limit(provider: Provider) -> None:
+    provider.script = lambda asked: (
+        replace(competent(asked), usage=...) if asked.tool == "keep_summary" else competent(asked)
+    )
+    with pytest.raises(BudgetSpentError, match="cannot be kept"):
+        run_phase(
+            "experience", model="haiku", stream="phase2_v4", arms="rich.fixed", max_tokens_total=10**9
+        )
+
+
+SPENT = "You have reached your specified API usage limits. Access returns on 2026-03-01."
+ACCOUNT_WIDE = {
+    "a key revoked": Answer(status=401, error=f"invalid x-api-key {KEY}"),
+    "a usage limit": Answer(status=400, error=SPENT),
+    "a spending limit": Answer(status=429, error="The monthly spending limit of this key is reached."),
+    "a plan, in a list": Answer(status=403, raw=b'[{"detail": "your plan has no quota left"}]'),
+    "no quota, inside a 200": Answer(raw=b'{"error": {"code": "insufficient_quota", "message": "no"}}'),
+}
+
+
+@pytest.mark.usefixtures("six")
+@pytest.mark.parametrize("refusal", ACCOUNT_WIDE)
+def test_what_the_account_is_refused_in_mid_run_stops_it_in_one_line_and_resumably(
+    provider: Provider, results: Path, refusal: str
 ) -> None:
     whole = live()
     provider.asked.clear()
-    revoked = Answer(status=401, error=f"invalid x-api-key {KEY}")
-    provider.script = faulty(*[revoked] * 2, since=7)
-    with pytest.raises(CrossmemError, match="401: invalid x-api-key") as caught:
+    provider.script = faulty(*[ACCOUNT_WIDE[refusal]] * 2, since=7)
+    with pytest.raises(CrossmemError, match="the provider answered 4") as caught:
         live()
+    assert KEY not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "resume=True completes it" in str(caught.value)
     provider.script = competent
