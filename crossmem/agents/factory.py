@@ -154,11 +154,11 @@ def agent_factory(settings: RunSettings) -> Iterator[AgentFactory]:
                 provider.module.backends(settings, full_name(settings.model))
             )
         except (ImportError, ValueError) as error:  # above all: a proxy that the SDK cannot use
-            raise InputError(f"the provider's client cannot be made: {error}{proxies()}") from None
+            raise InputError(f"the provider's client cannot be made: {error}{_proxies()}") from None
         yield AgentFactory(settings, backend_of)
 
 
-def proxies() -> str:
+def _proxies() -> str:
     """Return, for a message, the proxies that the environment names; empty for none."""
     names = [f"{each}_proxy" for each in ("all", "http", "https")]
     found = [name for each in names for name in (each, each.upper()) if os.environ.get(name)]

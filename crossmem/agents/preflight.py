@@ -6,7 +6,7 @@ the evidence goes into the results file, so that its token columns can be read l
 
 from __future__ import annotations
 
-import math
+import json
 import re
 import time
 from dataclasses import replace
@@ -54,7 +54,8 @@ def preflight(
     return {
         "requested_model": backend.model,
         "served_model": reply.evidence["model"],
-        "usage": _finite(reply.reported),
+        # NaN and the infinities, which JSON has not, become None.
+        "usage": json.loads(json.dumps(reply.reported), parse_constant=lambda _: None),
         "estimated_input_tokens": estimated,
         "request_id": reply.evidence["request_id"],
         "stop_reason": reply.evidence["stop_reason"],
@@ -90,16 +91,3 @@ def _same_model(asked: str, served: str) -> bool:
     """
     version = re.escape(asked.removesuffix("-latest"))
     return served == asked or re.fullmatch(rf"{version}-\d[\d-]*", served) is not None
-
-
-def _finite(value: Any) -> Any:
-    """Return a JSON value without the numbers that JSON has not: NaN and the infinities are None."""
-    match value:
-        case float() if not math.isfinite(value):
-            return None
-        case dict():
-            return {str(name): _finite(each) for name, each in value.items()}
-        case list() | tuple():
-            return [_finite(each) for each in value]
-        case _:
-            return value

@@ -47,7 +47,8 @@ class Prompter:
 
     def stable(self) -> str:
         """Return the part of the system prompt that is the same in every episode."""
-        actions = "\n".join(f"- {action}" for action in self.actions)
+        every = dict.fromkeys(a for each in self.disclosures.values() for a in each.actions)
+        actions = "\n".join(f"- {action}" for action in every)
         return (
             f"{self.domain.role}\n\n{BASE_INSTRUCTION}\n\n"
             f"Actions that a suggestion may name:\n{actions}"
@@ -82,11 +83,6 @@ class Prompter:
     def disclosed(self, task: Task) -> Disclosure:
         """Return what the API says of the endpoint that `task` goes to."""
         return self.disclosures[self.domain.endpoint(task)]
-
-    @property
-    def actions(self) -> list[str]:
-        """The action vocabulary, the same at every endpoint."""
-        return list(dict.fromkeys(a for each in self.disclosures.values() for a in each.actions))
 
 
 def estimate_tokens(text: str) -> int:

@@ -11,12 +11,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from random import uniform
 from threading import Event, Thread
-from typing import TypeVar
 
 from crossmem.agents.failures import FailureKind, ProviderError, timeout_error
+from crossmem.agents.messages import Reply
 from crossmem.errors import CrossmemError
-
-T = TypeVar("T")
 
 REQUEST_TIMEOUT_S = 120.0
 _STOP_SEEN_WITHIN_S = 0.1
@@ -46,7 +44,7 @@ class RetryPolicy:
         """Return the deadline of an episode that starts now, on the monotonic clock."""
         return time.monotonic() + self.deadline_s
 
-    def ask(self, call: Callable[[float], T], until: float) -> T:
+    def ask(self, call: Callable[[float], Reply], until: float) -> Reply:
         """Return `call(timeout)`, again after each failure that passes, as long as time is left.
 
         Raises the ProviderError that was last, or StoppedError.
@@ -65,14 +63,14 @@ class RetryPolicy:
                 self.notify(f"waits {wait:.1f} s: {error}")
         raise StoppedError
 
-    def _once(self, call: Callable[[float], T], until: float) -> T:
+    def _once(self, call: Callable[[float], Reply], until: float) -> Reply:
         """Return `call(timeout)`, or give it up when the time is over or the run is being stopped.
 
         An SDK's timeout is one between two bytes: an answer that trickles in never meets it. What is
         given up ends in a thread of its own, for which nothing waits, at the end of the process either.
         """
         timeout = max(0.05, min(REQUEST_TIMEOUT_S, until - time.monotonic()))
-        answer: Future[T] = Future()
+        answer: Future[Reply] = Future()
 
         def settle() -> None:
             try:

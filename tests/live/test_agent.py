@@ -26,20 +26,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("six")
 
 ALL = "A0,A1F,A1,LW,LWG,A2,A2D,A2C,A2V,A3"
-OF_THE_AGENT = {
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "total_tokens",
-    "tokens_source",
-    "latency_s",
-}
+OF_THE_AGENT = {"tokens_source", "latency_s", "evidence"}
 
 
-def without(records: list[Any], *names: str) -> list[dict[str, Any]]:
-    left_out = OF_THE_AGENT | {"evidence", *names}
-    return [{k: v for k, v in vars(record).items() if k not in left_out} for record in records]
+def without_the_agents(records: list[Any]) -> list[dict[str, Any]]:
+    return [
+        {k: v for k, v in vars(record).items() if k not in OF_THE_AGENT and not k.endswith("_tokens")}
+        for record in records
+    ]
 
 
 @pytest.mark.parametrize("api", MODELS)
@@ -47,17 +41,13 @@ def test_mock_and_live_runs_differ_in_the_agent_only(provider: Provider, api: st
     mock = run_phase("phase1", model="haiku", mock=True, arms=ALL)
     run_live = live(model=MODELS[api], arms=ALL)
     for part in (rows_of, events_of, attempts_of):
-        expected, found = (without(part(each)) for each in (mock, run_live))
+        expected, found = (without_the_agents(part(each)) for each in (mock, run_live))
         assert found == expected
     assert {row.tokens_source for row in rows_of(run_live)} == {"reported"}
     assert {row.tokens_source for row in rows_of(mock)} == {"estimated"}
     assert any(row.stale_attempt for row in rows_of(run_live))
-    differ = {
-        name
-        for name in mock.config["parameters"]
-        if mock.config["parameters"][name] != run_live.config["parameters"][name]
-    }
-    assert differ <= {"mock", "model"}
+    parameters, others = (of.config["parameters"] for of in (mock, run_live))
+    assert {name for name in parameters if parameters[name] != others[name]} <= {"mock", "model"}
 
 
 @pytest.fixture
@@ -77,23 +67,16 @@ def the_schema(results: Path) -> Any:
 def test_the_tool_is_forced_and_its_schema_is_the_apis_own(asked: list[Asked], results: Path) -> None:
     schema = the_schema(results)
     assert schema["properties"]["ingredients"]
+    members = {"model", "max_tokens", "system", "tools", "tool_choice", "messages"}
     for each in asked:
+        assert set(each.body) == members, "no sampling parameter, and no stream"
+        assert each.path == Messages.path
+        assert KEY in {each.headers.get("x-api-key"), each.headers["authorization"].split()[-1]}
         (tool,) = each.body["tools"]
         assert tool["name"] == "submit_request"
         assert tool["input_schema"] == schema
-        assert each.body["tool_choice"] == {
-            "type": "tool",
-            "name": "submit_request",
-            "disable_parallel_tool_use": True,
-        }
-
-
-def test_no_sampling_parameter_and_no_stream_is_asked_for(asked: list[Asked]) -> None:
-    members = {"model", "max_tokens", "system", "tools", "tool_choice", "messages"}
-    for each in asked:
-        assert set(each.body) == members
-        assert each.path == Messages.path
-        assert KEY in {each.headers.get("x-api-key"), each.headers["authorization"].split()[-1]}
+        forced = {"type": "tool", "name": "submit_request", "disable_parallel_tool_use": True}
+        assert each.body["tool_choice"] == forced
 
 
 def test_the_stable_part_stands_first_marked_for_caching_and_is_the_same_in_every_request(

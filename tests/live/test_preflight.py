@@ -16,18 +16,13 @@ from crossmem.agents.factory import agent_factory
 from crossmem.analysis import notices
 from crossmem.errors import CrossmemError, InputError
 
-from .fakes import Answer, Asked, Provider, competent
+from .fakes import Answer, Provider, competent
 from .helpers import KEY, MODELS, live
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("six")
-
-
-def only_first(change: dict[str, Any]) -> Any:
-    """Change the answer to the preflight alone."""
-    return lambda asked: replace(competent(asked), **change) if asked.number == 0 else competent(asked)
 
 
 def left(results: Path) -> list[Path]:
@@ -55,11 +50,7 @@ def test_the_evidence_of_the_preflight_is_in_the_config(provider: Provider, api:
     assert 0 < probe["latency_s"] < 10
     assert probe["usage"]
     assert probe["warnings"] == []
-
-
-def test_the_preflight_is_shaped_like_the_first_episode(provider: Provider) -> None:
-    live(arms="A0")
-    assert provider.asked[0].raw == provider.asked[1].raw
+    assert provider.asked[0].raw == provider.asked[1].raw, "shaped like the first episode"
 
 
 def test_a_dated_name_is_the_model_asked_for(provider: Provider) -> None:
@@ -73,35 +64,33 @@ DOUBTS: dict[str, tuple[dict[str, Any], str]] = {
     "no output": ({"usage": {"input_tokens": 900, "output_tokens": 0}}, "answer had no tokens"),
     "usage without a count": ({"usage": "many"}, "no usage was reported"),
     "no request": ({"request": None, "words": "Sure."}, "the probe got no usable request"),
+    "no number": (
+        {"usage": {"input_tokens": float("nan"), "output_tokens": 9}},
+        "usage says 0 tokens of input",
+    ),
     "little input": ({"usage": {"input_tokens": 9, "output_tokens": 9}}, "9 tokens of input"),
 }
 
 
 @pytest.mark.parametrize("doubt", DOUBTS)
-def test_a_doubtful_preflight_is_a_warning_at_the_top_of_the_report(
-    provider: Provider, doubt: str
+def test_a_doubtful_preflight_is_a_warning_at_the_top_and_under_strict_preflight_stops_the_run(
+    provider: Provider, results: Path, doubt: str
 ) -> None:
     change, words = DOUBTS[doubt]
-    provider.script = only_first(change)
+    provider.script = lambda asked: replace(competent(asked), **({} if asked.number else change))
+    with pytest.raises(CrossmemError, match="strict_preflight") as caught:
+        live(strict_preflight=True)
+    assert words in said(caught)
+    assert left(results) == []
+    assert len(provider.asked) == 1
+
+    provider.asked.clear()
     found = live(arms="A0")
     (probe,) = found.config["preflight"]
     assert any(words in warning for warning in probe["warnings"])
     first, second, *_ = notices.notice(found).sentences
     assert first.startswith("Measured with the model haiku")
     assert words in second
-
-
-@pytest.mark.parametrize("doubt", DOUBTS)
-def test_under_strict_preflight_a_doubt_stops_the_run_and_leaves_nothing(
-    provider: Provider, results: Path, doubt: str
-) -> None:
-    change, words = DOUBTS[doubt]
-    provider.script = only_first(change)
-    with pytest.raises(CrossmemError, match="strict_preflight") as caught:
-        live(strict_preflight=True)
-    assert words in said(caught)
-    assert left(results) == []
-    assert len(provider.asked) == 1
 
 
 REFUSED: dict[str, tuple[int, str | bytes, str]] = {
@@ -174,16 +163,10 @@ def test_a_key_that_no_header_can_carry_is_said_without_it(
 def test_what_a_run_will_take_is_said_before_it_starts(
     provider: Provider, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said_before: list[str] = []
-
-    def script(asked: Asked) -> Answer:
-        if asked.number == 0:
-            said_before.append(capsys.readouterr().err)
-        return competent(asked)
-
-    provider.script = script
-    live(arms="A0,A2", replicates=2, max_attempts=3)
-    assert "Expected: 24 episodes, 24 to 72 calls, at least " in said_before[0]
+    provider.script = lambda _: Answer(status=401)
+    with pytest.raises(CrossmemError):
+        live(arms="A0,A2", replicates=2, max_attempts=3)
+    assert "Expected: 24 episodes, 24 to 72 calls, at least " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model", ["haiku", "gpt-4o"])
