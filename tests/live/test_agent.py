@@ -15,7 +15,7 @@ from crossmem.agents.prompts import HINT_STYLES
 from crossmem.harness.runner import prompter_for
 from crossmem.upstream.embedded import EmbeddedApi
 
-from .fakes import Asked, ChatCompletions, Messages, competent
+from .fakes import CHAT, MESSAGES, Asked, competent
 from .helpers import KEY, MODELS, live
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def test_the_tool_is_forced_and_its_schema_is_the_apis_own(asked: list[Asked], r
     members = {"model", "max_tokens", "system", "tools", "tool_choice", "messages"}
     for each in asked:
         assert set(each.body) == members, "no sampling parameter, and no stream"
-        assert each.path == Messages.path
+        assert each.path == MESSAGES
         assert KEY in {each.headers.get("x-api-key"), each.headers["authorization"].split()[-1]}
         (tool,) = each.body["tools"]
         assert tool["name"] == "submit_request"
@@ -168,7 +168,7 @@ def test_cache_reads_and_writes_are_counted_apart_and_in_the_total(
 def test_chat_completions_ask_for_the_apis_own_schema(provider: Provider, results: Path) -> None:
     live(model=MODELS["chat completions"])
     for each in provider.asked:
-        assert each.path == ChatCompletions.path
+        assert each.path == CHAT
         assert each.headers["authorization"] == f"Bearer {KEY}"
         members = {"model", "messages", "response_format", "max_completion_tokens", "seed"}
         assert set(each.body) == members
