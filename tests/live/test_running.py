@@ -155,7 +155,7 @@ def test_a_summary_without_usage_stops_a_run_under_a_limit(provider: Provider) -
 SPENT = "You have reached your specified API usage limits. Access returns on 2026-03-01."
 ACCOUNT_WIDE = {
     "a key revoked": Answer(status=401, error=f"invalid x-api-key {KEY}"),
-    "a usage limit": Answer(status=400, error=SPENT),
+    "usage limits": Answer(status=400, error=SPENT),
     "a spending limit": Answer(status=429, error="The monthly spending limit of this key is reached."),
     "a plan, in a list": Answer(status=403, raw=b'[{"detail": "your plan has no quota left"}]'),
     "no quota, inside a 200": Answer(raw=b'{"error": {"code": "insufficient_quota", "message": "no"}}'),
