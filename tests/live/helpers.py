@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from running import attempts_of, rows_of, run_phase
 if TYPE_CHECKING:
     from crossmem.harness.results import Run
     from crossmem.streams import Stream
+
+    from .fakes import Provider
 
 KEY = "sk-ant-test-not-to-be-found-7c31e9d04ab8"
 MODELS = {"Messages": "haiku", "chat completions": "openai/some-model"}
@@ -61,6 +64,15 @@ def start(*hook: str, phase: str = "phase1", **given: Any) -> subprocess.Popen[s
     parameters = json.dumps({"model": "haiku", "arms": "A0,A2", **given})
     command = [sys.executable, "-c", code, phase, parameters]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def until(process: subprocess.Popen[str], provider: Provider, number: int) -> None:
+    """Return as soon as the provider has been asked `number` times."""
+    deadline = time.monotonic() + 60
+    while len(provider.asked) < number:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def report(html: Path, *parameters: str, **settings: str) -> subprocess.CompletedProcess[str]:

@@ -21,11 +21,10 @@ from crossmem.errors import CrossmemError
 
 from .bench_live import live_ratio
 from .fakes import Answer, Asked, Provider, competent, faulty
-from .helpers import KEY, SHORT, live, rows, start
+from .helpers import KEY, SHORT, live, rows, start, until
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from subprocess import Popen
 
 ARMS = "A0,A1F,A2,A3"
 
@@ -178,15 +177,6 @@ def test_what_the_account_is_refused_in_mid_run_stops_it_in_one_line_and_resumab
     provider.script = competent
     assert rows(live(resume=True)) == rows(whole)
     assert logs_of(results, ended=False) == []
-
-
-def until(process: Popen[str], provider: Provider, number: int) -> None:
-    """Return as soon as the provider has been asked `number` times."""
-    deadline = time.monotonic() + 60
-    while len(provider.asked) < number:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 @pytest.mark.slow

@@ -17,8 +17,7 @@ from crossmem.experience.summaries import FIELDS, INSTRUCTION
 from crossmem.harness.history import memory_at
 
 from .fakes import Answer, Asked, Provider, competent
-from .helpers import MODELS, SHORT, rows, start
-from .test_running import until
+from .helpers import MODELS, SHORT, rows, start, until
 
 if TYPE_CHECKING:
     from pathlib import Path
