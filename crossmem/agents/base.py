@@ -1,4 +1,4 @@
-"""The protocol of an agent: a turn per episode that proposes requests and is told what came back."""
+"""The protocol of an agent: a turn per episode that proposes requests and reads what came back."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class Turn(Protocol):
         """Return the request to send now."""
 
     def tell(self, response: Response, reminder: str = "") -> None:
-        """Take in what the API answered to the last request, and what memory says to that."""
+        """Read the API's answer to the last request, and what memory has to say on it."""
 
 
 class Agent(Protocol):
-    """Something that can work on tasks. `name` is what a results file calls it."""
+    """What works on the tasks of one arm. `name` is what a results file calls it."""
 
     name: str
     tokens_source: TokensSource
 
     def begin(self, task: Task, recalled: Sequence[Entry]) -> Turn:
-        """Start an episode with what memory put forward."""
+        """Start an episode with the entries that memory recalled."""
 
     def write_summary(self, request: SummaryRequest) -> Proposal | None:
         """Return what the model wrote for a memory, as the `request`; None where there is no model."""

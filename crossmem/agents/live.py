@@ -6,15 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from crossmem.agents.base import Proposal, TokensSource, Usage
-from crossmem.agents.messages import WRITE, Backend, Message, Prompt, ProviderError, Reply
+from crossmem.agents.failures import ProviderError
+from crossmem.agents.messages import WRITE, Backend, Message, Prompt, Reply
 from crossmem.agents.prompts import Prompter
-from crossmem.agents.retry import Deadline, RetryPolicy
+from crossmem.agents.retry import RetryPolicy
 from crossmem.contract import Response
 from crossmem.domains.base import Task
 from crossmem.memory.entry import Entry
 from crossmem.memory.memory import SummaryRequest
 
 CORRECTION = "That was no request. Send one request that fits the schema, and nothing else."
+
+
+def opening(prompter: Prompter, task: Task, recalled: Sequence[Entry]) -> Prompt:
+    """Return what a model is first sent for a task."""
+    return Prompt(
+        stable=prompter.stable(),
+        memory=prompter.memory_block(recalled),
+        schema=prompter.disclosed(task).request_schema,
+        messages=(Message("task", prompter.task(task)),),
+    )
 
 
 @dataclass
@@ -28,91 +39,55 @@ class LiveAgent:
     tokens_source: TokensSource = "reported"
 
     def begin(self, task: Task, recalled: Sequence[Entry]) -> LiveTurn:
-        """Start an episode."""
-        return LiveTurn(
-            self.backend, self.retry_policy.begin(), prompt(self.prompter, task, recalled), self
-        )
+        """Start an episode and its clock."""
+        return LiveTurn(self, opening(self.prompter, task, recalled), self.retry_policy.until())
 
     def write_summary(self, request: SummaryRequest) -> Proposal:
         """Have the model write a text for a memory, in a conversation of its own."""
-        alone = Prompt(
-            stable=request.instruction,
-            memory="",
-            schema=request.schema,
-            said=(Message("task", request.material),),
-            tool=WRITE,
-        )
-        reply = asked(self.backend, self.retry_policy.begin(), alone)
-        if isinstance(reply, Proposal):
-            return reply
-        written = None if reply.problem else reply.request
-        return Proposal(written, reply.usage, reply.problem, evidence=evidence_of(reply))
+        messages = (Message("task", request.material),)
+        prompt = Prompt(request.instruction, "", request.schema, messages, WRITE)
+        return self.ask(prompt, self.retry_policy.until())[0]
+
+    def ask(self, prompt: Prompt, until: float) -> tuple[Proposal, Reply | None]:
+        """Return what the model proposes and the reply it is read from, None where none came.
+
+        Raises ProviderError where no other request will do better either.
+        """
+        try:
+            reply = self.retry_policy.ask(lambda timeout: self.backend.ask(prompt, timeout), until)
+        except ProviderError as error:
+            if error.kind == "fatal":
+                raise
+            return Proposal(None, Usage(), str(error), failed_by="provider"), None
+        request = None if reply.problem else reply.request
+        return Proposal(request, reply.usage, reply.problem, evidence=reply.evidence), reply
 
 
 @dataclass
 class LiveTurn:
-    """One episode's conversation."""
+    """One episode's conversation; `until` is its deadline on the monotonic clock."""
 
-    backend: Backend
-    deadline: Deadline
-    prompt: Prompt
     agent: LiveAgent
+    prompt: Prompt
+    until: float
 
     def next_request(self) -> Proposal:
-        """Ask the model; a model that gives no request costs an attempt and is asked again."""
-        reply = asked(self.backend, self.deadline, self.prompt)
-        if isinstance(reply, Proposal):
-            return reply
-        evidence = evidence_of(reply)
-        if reply.request is not None:
-            self._say(Message("request", request=reply.request))
-        else:
-            self._say(Message("words", reply.words))
-        if reply.problem is None:
-            return Proposal(reply.request, reply.usage, evidence=evidence)
+        """Ask the model; a reply without a usable request is answered with a correction."""
+        proposal, reply = self.agent.ask(self.prompt, self.until)
+        if reply is None:
+            return proposal
         if reply.request is None:
-            self._say(Message("correction", CORRECTION))
+            self._add(Message("words", reply.words or "(no answer)"), Message("correction", CORRECTION))
+        elif reply.problem is None:
+            self._add(Message("request", request=reply.request))
         else:
-            self._say(Message("refusal", f"{reply.problem}. {CORRECTION}"))
-        return Proposal(None, reply.usage, reply.problem, evidence=evidence)
+            refusal = Message("refusal", f"{reply.problem}. {CORRECTION}")
+            self._add(Message("request", request=reply.request), refusal)
+        return proposal
 
     def tell(self, response: Response, reminder: str = "") -> None:
-        """Hand the API's answer to the last request back."""
-        self._say(Message("refusal", self.agent.prompter.refusal(response, reminder)))
+        """Add the API's answer to the last request."""
+        self._add(Message("refusal", self.agent.prompter.refusal(response, reminder)))
 
-    def _say(self, said: Message) -> None:
-        self.prompt = replace(self.prompt, said=(*self.prompt.said, said))
-
-
-def asked(backend: Backend, deadline: Deadline, prompt: Prompt) -> Reply | Proposal:
-    """Return the model's reply, or what stands for it where the provider gave none.
-
-    Raises ProviderError where no other request will do better either.
-    """
-    try:
-        return deadline.ask(lambda timeout: backend.ask(prompt, timeout))
-    except ProviderError as error:
-        if error.fatal:
-            raise
-        return Proposal(None, Usage(), str(error), failed_by="provider")
-
-
-def evidence_of(reply: Reply) -> dict[str, str | None]:
-    """Return what an attempt keeps of the provider's words on its answer."""
-    evidence = reply.evidence
-    return {
-        "model": evidence.model,
-        "stop_reason": evidence.stop_reason,
-        "request_id": evidence.request_id,
-        "usage": "missing" if evidence.usage is None else "reported",
-    }
-
-
-def prompt(prompter: Prompter, task: Task, recalled: Sequence[Entry]) -> Prompt:
-    """Return what a model is first sent for a task."""
-    return Prompt(
-        stable=prompter.stable(),
-        memory=prompter.memory_block(recalled),
-        schema=prompter.disclosed(task).request_schema,
-        said=(Message("task", prompter.task(task)),),
-    )
+    def _add(self, *messages: Message) -> None:
+        self.prompt = replace(self.prompt, messages=(*self.prompt.messages, *messages))

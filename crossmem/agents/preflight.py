@@ -6,14 +6,15 @@ the evidence goes into the results file, so that its token columns can be read l
 
 from __future__ import annotations
 
-import math
+import json
 import re
 import time
 from dataclasses import replace
 from typing import Any
 
-from crossmem.agents.live import prompt
-from crossmem.agents.messages import Backend, Prompt, ProviderError, Reply
+from crossmem.agents.failures import ProviderError
+from crossmem.agents.live import opening
+from crossmem.agents.messages import Backend, Reply
 from crossmem.agents.prompts import Prompter, estimate_tokens
 from crossmem.agents.retry import RetryPolicy
 from crossmem.domains.base import Task
@@ -22,9 +23,10 @@ from crossmem.errors import CrossmemError
 PLAUSIBLE_INPUT_SHARE = 0.25
 """Reported input below this share of the estimated prompt is implausible."""
 
-
 DEADLINE_S = 60.0
 """A preflight is waited for by a person, so it has less time than an episode."""
+
+NO_USAGE = "no usage was reported: tokens count as zero"
 
 
 def preflight(
@@ -34,49 +36,44 @@ def preflight(
 
     Raises CrossmemError with the provider's message, in one line, where it gives no answer.
     """
-    probe = prompt(prompter, task, ())
-    limited = replace(retry_policy, deadline_s=min(DEADLINE_S, retry_policy.deadline_s))
+    prompt = opening(prompter, task, ())
+    limited = replace(
+        retry_policy,
+        deadline_s=min(DEADLINE_S, retry_policy.deadline_s),
+        retried=frozenset({"transient"}),  # an address that nobody listens at is said at once
+    )
     started = time.perf_counter()
     try:
-        reply = limited.begin().ask(lambda timeout: _ask(backend, probe, timeout))
+        reply = limited.ask(lambda timeout: backend.ask(prompt, timeout), limited.until())
     except ProviderError as error:
         raise CrossmemError(f"preflight of {backend.model}: {error}") from None
     seconds = time.perf_counter() - started
-    read = [probe.stable, probe.said[0].text]
-    read += [prompter.schema(task)] if backend.counts_schema else []
-    estimated = sum(map(estimate_tokens, read))
+    texts = [prompt.stable, prompt.messages[0].text]
+    texts += [prompter.schema(task)] if backend.counts_schema else []
+    estimated = sum(map(estimate_tokens, texts))
     return {
         "requested_model": backend.model,
-        "served_model": reply.evidence.model,
-        "usage": finite(reply.evidence.usage),
+        "served_model": reply.evidence["model"],
+        # NaN and the infinities, which JSON has not, become None.
+        "usage": json.loads(json.dumps(reply.reported), parse_constant=lambda _: None),
         "estimated_input_tokens": estimated,
-        "request_id": reply.evidence.request_id,
-        "stop_reason": reply.evidence.stop_reason,
+        "request_id": reply.evidence["request_id"],
+        "stop_reason": reply.evidence["stop_reason"],
         "latency_s": round(seconds, 3),
         "sdk": backend.sdk,
         "warnings": _warnings(backend.model, reply, estimated),
     }
 
 
-def _ask(backend: Backend, probe: Prompt, timeout: float) -> Reply:
-    """Ask once; whom no connection reaches at the very start is not waited for."""
-    try:
-        return backend.ask(probe, timeout)
-    except ProviderError as error:
-        error.transient = error.transient and not error.unreachable
-        raise
-
-
 def _warnings(model: str, reply: Reply, estimated: int) -> list[str]:
     found = []
-    served = reply.evidence.model
+    served = reply.evidence["model"]
     if served is None or not _same_model(model, served):
         found.append(f"asked for {model}, served {served or 'a model without a name'}")
     if reply.problem is not None:
         found.append(f"the probe got no usable request: {reply.problem}")
-    if reply.evidence.usage is None:
-        found.append("no usage was reported: tokens count as zero")
-        return found
+    if reply.evidence["usage"] == "missing":
+        return [*found, NO_USAGE]
     usage = reply.usage
     if usage.output == 0:
         found.append("usage says that the answer had no tokens")
@@ -94,16 +91,3 @@ def _same_model(asked: str, served: str) -> bool:
     """
     version = re.escape(asked.removesuffix("-latest"))
     return served == asked or re.fullmatch(rf"{version}-\d[\d-]*", served) is not None
-
-
-def finite(value: Any) -> Any:
-    """Return a JSON value without the numbers that JSON has not: NaN and the infinities are None."""
-    match value:
-        case float() if not math.isfinite(value):
-            return None
-        case dict():
-            return {str(name): finite(each) for name, each in value.items()}
-        case list() | tuple():
-            return [finite(each) for each in value]
-        case _:
-            return value

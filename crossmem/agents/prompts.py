@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from crossmem.contract import Disclosure, Response
-from crossmem.domains.base import Body, Domain, Task
+from crossmem.domains.base import Domain, Task
 from crossmem.memory.entry import Entry, Rendered, canonical_json
 from crossmem.settings import HintStyle
 
@@ -47,7 +47,8 @@ class Prompter:
 
     def stable(self) -> str:
         """Return the part of the system prompt that is the same in every episode."""
-        actions = "\n".join(f"- {action}" for action in self.actions)
+        every = dict.fromkeys(a for each in self.disclosures.values() for a in each.actions)
+        actions = "\n".join(f"- {action}" for action in every)
         return (
             f"{self.domain.role}\n\n{BASE_INSTRUCTION}\n\n"
             f"Actions that a suggestion may name:\n{actions}"
@@ -83,11 +84,6 @@ class Prompter:
         """Return what the API says of the endpoint that `task` goes to."""
         return self.disclosures[self.domain.endpoint(task)]
 
-    @property
-    def actions(self) -> list[str]:
-        """The action vocabulary, the same at every endpoint."""
-        return list(dict.fromkeys(a for each in self.disclosures.values() for a in each.actions))
-
 
 def estimate_tokens(text: str) -> int:
     """Estimate the tokens of `text` as a quarter of its UTF-8 bytes, rounded up.
@@ -95,8 +91,3 @@ def estimate_tokens(text: str) -> int:
     A rule of thumb for English and JSON, used only where no model reports its usage.
     """
     return math.ceil(len(text.encode()) / 4)
-
-
-def request_text(request: Body) -> str:
-    """Return a request as the model writes it."""
-    return canonical_json(request)

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from crossmem.agents.base import Proposal, TokensSource, Usage
-from crossmem.agents.prompts import Prompter, estimate_tokens, request_text
+from crossmem.agents.prompts import Prompter, estimate_tokens
 from crossmem.contract import Response
 from crossmem.domains.base import Body, Task, merged
 from crossmem.errors import InputError
-from crossmem.memory.entry import Entry
+from crossmem.memory.entry import Entry, canonical_json
 from crossmem.memory.memory import SummaryRequest
 from crossmem.settings import HintStyle
 
@@ -96,7 +96,7 @@ class ScriptedTurn:
 
     def next_request(self) -> Proposal:
         """Propose the current body."""
-        written = estimate_tokens(request_text(self.body))
+        written = estimate_tokens(canonical_json(self.body))
         usage = Usage(input=self.read, output=written)
         self.read += written
         return Proposal(self.body, usage)

@@ -10,14 +10,12 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from crossmem import paths, streams
 from crossmem.agents import messages, prompts
 from crossmem.agents.cost import PRICES_OF
-from crossmem.agents.factory import full_name
+from crossmem.agents.factory import endpoint, full_name
 from crossmem.agents.prompts import BASE_INSTRUCTION, HINT_STYLES
-from crossmem.agents.providers import provider_of
 from crossmem.errors import InputError
 from crossmem.harness.log import has_ended, logs, read_config
 from crossmem.harness.runner import now
@@ -161,12 +159,6 @@ def wording(settings: RunSettings) -> dict[str, str]:
     sources = (prompts, messages)
     digest = sha256("".join(map(inspect.getsource, sources)).encode()).hexdigest()
     return {"base": BASE_INSTRUCTION, "memory": HINT_STYLES[settings.hint_style], "sha256": digest}
-
-
-def endpoint(settings: RunSettings) -> str | None:
-    """Return the host that a live model's requests go to where the environment names one."""
-    variable = None if settings.mock else provider_of(settings.model).address_variable
-    return urlsplit(os.environ.get(variable, "")).hostname if variable else None
 
 
 def _git() -> dict[str, Any]:

@@ -107,7 +107,7 @@ class Runner:
         self._done: dict[tuple[str, int], list[EpisodeRecord]] = {}
         for record in self.log.content.episodes:
             self._done.setdefault((record.row.arm, record.row.replicate), []).append(record)
-            self.meter.add(record.row)
+            self.meter.add(record)
 
     def run(self) -> None:
         """Replay what the log lacks and end it; an error says how to go on."""
@@ -185,7 +185,7 @@ class Runner:
             self.meter.check()
             record = replay.episode(index)
             self.log.append(record)
-            self.meter.add(record.row)
+            self.meter.add(record)
             bar.update()
 
     def _prompter_over(self, api: ApiClient) -> Prompter:

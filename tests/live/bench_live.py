@@ -25,9 +25,7 @@ ARMS = "A0,A1F,A2,A3,LW,LWG"
 BOUND = 1.3
 
 
-def live_times(
-    repetitions: int, episodes: int = 8, answer_s: float = 0.5
-) -> list[tuple[float, float]]:
+def live_times(repetitions: int, episodes: int = 8, answer_s: float = 0.5) -> list[tuple[float, float]]:
     """Return the times of `ARMS` at once and of the slowest of them alone, measured in turns.
 
     Over the first `episodes` of Phase 1, against a provider of the tests' own that answers each request

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import Any
 
 from jsonpointer import set_pointer
 
@@ -25,6 +26,7 @@ from crossmem.domains.base import Task, merged
 from crossmem.experience.summaries import FIELDS
 
 RECIPE = domain("recipe")
+MESSAGES, CHAT = "/v1/messages", "/v1/chat/completions"
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Asked:
     path: str
     headers: Mapping[str, str]
     raw: bytes
+    at: float = field(default_factory=time.monotonic)
 
     @cached_property
     def body(self) -> dict[str, Any]:
@@ -42,17 +45,20 @@ class Asked:
         return content
 
     @property
-    def api(self) -> type[Api]:
-        return APIS[self.path]
+    def chat(self) -> bool:
+        """Whether it is a chat completion that is asked for, not one of Anthropic's messages."""
+        return self.path == CHAT
 
     @property
     def system(self) -> str:
-        return self.api.system(self.body)
+        if self.chat:
+            return str(self.body["messages"][0]["content"])
+        return "\n\n".join(block["text"] for block in self.body["system"])
 
     @property
     def task(self) -> str:
         """The first message, which names the episode: no two tasks of a stream read alike."""
-        return str(self.api.text(self.body["messages"][1 if self.api is ChatCompletions else 0]))
+        return str(next(m["content"] for m in self.body["messages"] if m["role"] == "user"))
 
     @property
     def input(self) -> dict[str, Any]:
@@ -63,17 +69,24 @@ class Asked:
     @property
     def tool(self) -> str:
         """What the answer is asked for as."""
-        return self.api.tool(self.body)
+        asked_for = self.body["response_format"]["json_schema"] if self.chat else self.body["tools"][0]
+        return str(asked_for["name"])
 
     @property
     def refusal(self) -> dict[str, Any] | None:
         """The API's answer to the last request, None where there is none yet."""
-        return self.api.refusal(self.body["messages"][-1])
+        content = self.body["messages"][-1]["content"]
+        if isinstance(content, list):
+            return _json(content[0]["content"])
+        before, _, refusal = content.partition("The API refused the request:\n")
+        return None if before else _json(refusal)
 
     @property
     def sent(self) -> dict[str, Any]:
         """The model's last request."""
-        return self.api.request(self.body["messages"][-2])
+        content = self.body["messages"][-2]["content"]
+        found: dict[str, Any] = json.loads(content) if self.chat else content[0]["input"]
+        return found
 
 
 @dataclass(frozen=True)
@@ -81,7 +94,7 @@ class Answer:
     """What a provider answers: a request of the model's, words in its place, or an error.
 
     `served` is the name of the model served, None for the one asked for. `usage` replaces the usage
-    reported; `...` leaves it out. `raw` replaces the whole body. `after` and `trickle` are seconds
+    reported, `...` leaves it out. `raw` replaces the whole body. `after` and `trickle` are seconds
     before the answer and between two of its bytes; `dropped` ends the connection half-way through.
     """
 
@@ -89,7 +102,7 @@ class Answer:
     words: str | None = None
     stop: str | None = None
     served: str | None = None
-    usage: Any = None
+    usage: Any = ()
     status: int = 200
     error: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -126,136 +139,14 @@ def stubborn(asked: Asked) -> Answer:
     return Answer({**asked.input, "cuisine": "none", "servings": {"from": 1, "to": 7}})
 
 
-def faulty(*faults: Answer, then: Script = competent) -> Script:
-    """Answer each request with the next fault, and when they are used up, as `then` does.
+def faulty(*faults: Answer, then: Script = competent, since: int = 1) -> Script:
+    """Answer from request `since` on with one fault after the other, otherwise as `then` does.
 
-    The first request of a run is its preflight.
+    Request 0 is the preflight of a run.
     """
-    return lambda asked: faults[asked.number] if asked.number < len(faults) else then(asked)
-
-
-class Api:
-    """How an API writes what the scripts say and read."""
-
-    path: ClassVar[str]
-
-    @staticmethod
-    def text(message: dict[str, Any]) -> Any:
-        return message["content"]
-
-    @staticmethod
-    def tool(body: dict[str, Any]) -> str:
-        raise NotImplementedError
-
-    @staticmethod
-    def system(body: dict[str, Any]) -> str:
-        raise NotImplementedError
-
-    @staticmethod
-    def refusal(message: dict[str, Any]) -> dict[str, Any] | None:
-        raise NotImplementedError
-
-    @staticmethod
-    def request(message: dict[str, Any]) -> dict[str, Any]:
-        raise NotImplementedError
-
-    @staticmethod
-    def answer(asked: Asked, answer: Answer) -> dict[str, Any]:
-        raise NotImplementedError
-
-    @staticmethod
-    def error(status: int, message: str) -> dict[str, Any]:
-        return {"type": "error", "error": {"type": f"error_{status}", "message": message}}
-
-
-class Messages(Api):
-    """Anthropic's."""
-
-    path = "/v1/messages"
-
-    @staticmethod
-    def tool(body: dict[str, Any]) -> str:
-        return str(body["tools"][0]["name"])
-
-    @staticmethod
-    def system(body: dict[str, Any]) -> str:
-        return "\n\n".join(block["text"] for block in body["system"])
-
-    @staticmethod
-    def refusal(message: dict[str, Any]) -> dict[str, Any] | None:
-        if isinstance(message["content"], str):
-            return None
-        return _json(message["content"][0]["content"])
-
-    @staticmethod
-    def request(message: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = message["content"][0]["input"]
-        return found
-
-    @staticmethod
-    def answer(asked: Asked, answer: Answer) -> dict[str, Any]:
-        blocks: list[dict[str, Any]] = []
-        if answer.words is not None:
-            blocks.append({"type": "text", "text": answer.words})
-        if answer.request is not None:
-            called = {"type": "tool_use", "id": f"toolu_{asked.number}", "name": asked.tool}
-            blocks.append({**called, "input": answer.request})
-        usage = {
-            "input_tokens": len(asked.raw) // 4,
-            "output_tokens": len(json.dumps(answer.request)) // 4,
-        }
-        return {
-            "id": f"msg_{asked.number}",
-            "type": "message",
-            "role": "assistant",
-            "model": answer.served or asked.body["model"],
-            "content": blocks,
-            "stop_reason": answer.stop or ("tool_use" if answer.request is not None else "end_turn"),
-            "stop_sequence": None,
-            "usage": answer.usage or usage,
-        }
-
-
-class ChatCompletions(Api):
-    """OpenAI's, as many others serve it."""
-
-    path = "/v1/chat/completions"
-
-    @staticmethod
-    def tool(body: dict[str, Any]) -> str:
-        return str(body["response_format"]["json_schema"]["name"])
-
-    @staticmethod
-    def system(body: dict[str, Any]) -> str:
-        return str(body["messages"][0]["content"])
-
-    @staticmethod
-    def refusal(message: dict[str, Any]) -> dict[str, Any] | None:
-        before, _, refusal = message["content"].partition("The API refused the request:\n")
-        return None if before else _json(refusal)
-
-    @staticmethod
-    def request(message: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(message["content"])
-        return found
-
-    @staticmethod
-    def answer(asked: Asked, answer: Answer) -> dict[str, Any]:
-        content = json.dumps(answer.request) if answer.request is not None else answer.words
-        read, written = len(asked.raw) // 4, len(content or "") // 4
-        usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
-        message = {"role": "assistant", "content": content, "refusal": None}
-        return {
-            "id": f"chatcmpl-{asked.number}",
-            "object": "chat.completion",
-            "created": 1_760_000_000,
-            "model": answer.served or asked.body["model"],
-            "choices": [{"index": 0, "message": message, "finish_reason": answer.stop or "stop"}],
-            "usage": answer.usage or usage,
-        }
-
-
-APIS: dict[str, type[Api]] = {api.path: api for api in (Messages, ChatCompletions)}
+    return lambda asked: (
+        faults[asked.number - since] if 0 <= asked.number - since < len(faults) else then(asked)
+    )
 
 
 def _json(text: str) -> dict[str, Any] | None:
@@ -267,14 +158,62 @@ def _json(text: str) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-class Provider:
+def _body(asked: Asked, answer: Answer) -> bytes:
+    if answer.status != 200:
+        error = {"type": f"error_{answer.status}", "message": answer.error}
+        return json.dumps({"type": "error", "error": error}).encode()
+    content = (_completion if asked.chat else _message)(asked, answer)
+    content["model"] = answer.served or asked.body["model"]
+    if answer.usage is ...:
+        del content["usage"]
+    elif answer.usage != ():
+        content["usage"] = answer.usage
+    return json.dumps(content).encode()
+
+
+def _message(asked: Asked, answer: Answer) -> dict[str, Any]:
+    blocks: list[dict[str, Any]] = []
+    if answer.words is not None:
+        blocks.append({"type": "text", "text": answer.words})
+    if answer.request is not None:
+        called = {"type": "tool_use", "id": f"toolu_{asked.number}", "name": asked.tool}
+        blocks.append({**called, "input": answer.request})
+    read, written = len(asked.raw) // 4, len(json.dumps(answer.request)) // 4
+    return {
+        "id": f"msg_{asked.number}",
+        "type": "message",
+        "role": "assistant",
+        "content": blocks,
+        "stop_reason": answer.stop or ("tool_use" if answer.request is not None else "end_turn"),
+        "stop_sequence": None,
+        "usage": {"input_tokens": read, "output_tokens": written},
+    }
+
+
+def _completion(asked: Asked, answer: Answer) -> dict[str, Any]:
+    content = json.dumps(answer.request) if answer.request is not None else answer.words
+    read, written = len(asked.raw) // 4, len(content or "") // 4
+    message = {"role": "assistant", "content": content, "refusal": None}
+    return {
+        "id": f"chatcmpl-{asked.number}",
+        "object": "chat.completion",
+        "created": 1_760_000_000,
+        "choices": [{"index": 0, "message": message, "finish_reason": answer.stop or "stop"}],
+        "usage": {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written},
+    }
+
+
+class Provider(ThreadingHTTPServer):
     """A provider at `url`. `script` may be changed at any time; `asked` is in order of arrival."""
 
-    def __init__(self, url: str, closing: threading.Event) -> None:
-        self.url = url
-        self.closing = closing
-        self.script: Script = competent
+    daemon_threads = True
+
+    def __init__(self, script: Script) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.script = script
         self.asked: list[Asked] = []
+        self.closing = threading.Event()
         self._lock = threading.Lock()
 
     def take(self, path: str, headers: Mapping[str, str], raw: bytes) -> Asked:
@@ -286,27 +225,21 @@ class Provider:
         """Count the requests by task and memory block, the preflight left out."""
         return Counter((asked.task, asked.system) for asked in self.asked[1:])
 
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing of a client that went away."""
+
 
 @contextmanager
 def providing(script: Script = competent) -> Iterator[Provider]:
     """Serve both APIs on a free loopback port."""
-
-    class Handler(_Handler):
-        pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        server.handle_error = lambda *_: None  # type: ignore[method-assign] # a client that went away
-        provider = Provider(f"http://127.0.0.1:{server.server_port}", threading.Event())
-        provider.script = script
-        Handler.provider = provider
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    with Provider(script) as provider:
+        thread = threading.Thread(target=provider.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
             yield provider
         finally:
             provider.closing.set()
-            server.shutdown()
+            provider.shutdown()
             thread.join()
 
 
@@ -314,60 +247,43 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1
-    provider: Provider
+    server: Provider
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
     def do_POST(self) -> None:
         length = int(self.headers["content-length"])
-        if len(raw := self.rfile.read(length)) < length:  # whoever asked was killed
-            self.close_connection = True
+        raw = self.rfile.read(length)
+        self.close_connection = True  # unless the answer is given whole
+        if len(raw) < length:  # whoever asked was killed
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
-        asked = self.provider.take(self.path, headers, raw)
-        answer = self.provider.script(asked)
-        if answer.after and self.provider.closing.wait(answer.after):
-            self.close_connection = True
-            return
-        try:
-            self._send(asked, answer)
-        except ConnectionError:
-            self.close_connection = True
+        asked = self.server.take(self.path, headers, raw)
+        answer = self.server.script(asked)
+        if not (answer.after and self.server.closing.wait(answer.after)):
+            with suppress(ConnectionError):
+                self.close_connection = not self._send(asked, answer)
 
-    def _send(self, asked: Asked, answer: Answer) -> None:
+    def _send(self, asked: Asked, answer: Answer) -> bool:
+        """Send an answer; return whether it is whole."""
         body = answer.raw if answer.raw is not None else _body(asked, answer)
-        headers = {
-            "Content-Type": "application/json",
-            "Content-Length": str(len(body)),
-            "request-id": f"req_{asked.number}",
-            "x-request-id": f"req_{asked.number}",
-            **answer.headers,
-        }
+        number = f"req_{asked.number}"
+        headers = {"Content-Type": "application/json", "request-id": number, "x-request-id": number}
         self.send_response(answer.status)
-        for name, value in headers.items():
+        for name, value in {**headers, **answer.headers, "Content-Length": str(len(body))}.items():
             self.send_header(name, value)
         self.end_headers()
         if answer.dropped:
             self.wfile.write(body[: len(body) // 2])
-            self.wfile.flush()
-            self.close_connection = True
-        elif answer.trickle:
-            for byte in body:
-                self.wfile.write(bytes([byte]))
-                self.wfile.flush()
-                if self.provider.closing.wait(answer.trickle):
-                    self.close_connection = True
-                    return
-        else:
+            return False
+        if not answer.trickle:
             self.wfile.write(body)
             self.wfile.flush()
-
-
-def _body(asked: Asked, answer: Answer) -> bytes:
-    if answer.status != 200:
-        return json.dumps(asked.api.error(answer.status, answer.error)).encode()
-    content = asked.api.answer(asked, answer)
-    if answer.usage is ...:
-        del content["usage"]
-    return json.dumps(content).encode()
+            return True
+        for byte in body:
+            self.wfile.write(bytes([byte]))
+            self.wfile.flush()
+            if self.server.closing.wait(answer.trickle):
+                return False
+        return True

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,8 @@ from running import attempts_of, rows_of, run_phase
 if TYPE_CHECKING:
     from crossmem.harness.results import Run
     from crossmem.streams import Stream
+
+    from .fakes import Provider
 
 KEY = "sk-ant-test-not-to-be-found-7c31e9d04ab8"
 MODELS = {"Messages": "haiku", "chat completions": "openai/some-model"}
@@ -60,6 +64,29 @@ def start(*hook: str, phase: str = "phase1", **given: Any) -> subprocess.Popen[s
     parameters = json.dumps({"model": "haiku", "arms": "A0,A2", **given})
     command = [sys.executable, "-c", code, phase, parameters]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def until(process: subprocess.Popen[str], provider: Provider, number: int) -> None:
+    """Return as soon as the provider has been asked `number` times."""
+    deadline = time.monotonic() + 60
+    while len(provider.asked) < number:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def report(html: Path, *parameters: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run the real command for a report of Phase 1 with a model; `settings` join the environment."""
+    tool = str(Path(sys.executable).with_name("crossmem"))
+    pairs = [word for each in ("model=haiku", *parameters) for word in ("-p", *each.split("=", 1))]
+    return subprocess.run(
+        [tool, "report", "phase1", *pairs, "-o", str(html)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **settings},
+    )
 
 
 SHORT = f"""

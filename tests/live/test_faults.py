@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from running import attempts_of, rows_of
@@ -19,11 +19,6 @@ from .fakes import Answer, Asked, Provider, competent, faulty
 from .helpers import MODELS, failures, live, problems
 from .test_agent import assert_no_call_is_left_dangling
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from crossmem.harness.results import Run
-
 pytestmark = pytest.mark.usefixtures("six")
 
 GOOD = "the preflight, answered well"
@@ -31,15 +26,7 @@ GOOD = "the preflight, answered well"
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "_BACKOFF", lambda _: 0.05)
-
-
-def after_the_preflight(*faults: Answer, then: Callable[[Asked], Answer] = competent) -> Any:
-    def script(asked: Asked) -> Answer:
-        number = asked.number - 1
-        return faults[number] if 0 <= number < len(faults) else then(asked)
-
-    return script
+    monkeypatch.setattr(retry, "uniform", lambda *_: 0.05)
 
 
 @pytest.fixture(params=MODELS)
@@ -47,16 +34,21 @@ def model(request: pytest.FixtureRequest) -> str:
     return MODELS[request.param]
 
 
-# -- waited out ----------------------------------------------------------------------------------
-
-
+RATE = "50 requests per minute: the rate limit of your organization's plan limit is reached"
+BUSY = b'{"error": {"type": "overloaded_error", "message": "busy"}}'
 PASSING = {
-    "429": Answer(status=429, error="slow down"),
-    "429 with retry-after": Answer(status=429, error="slow down", headers={"retry-after": "0.2"}),
-    "500": Answer(status=500, error="oh"),
-    "502 of a gateway": Answer(status=502, raw=b"<html><h1>Bad gateway</h1></html>"),
-    "529": Answer(status=529, error="Overloaded"),
-    "a dropped connection": Answer({}, dropped=True),
+    "429": (Answer(status=429, error="slow down"), "429: slow down"),
+    "429 of an organization's rate": (Answer(status=429, error=RATE), "429: 50 requests"),
+    "429 with retry-after": (
+        Answer(status=429, error="slow down", headers={"retry-after": "0.2"}),
+        "(to be asked again in 0.2 s)",
+    ),
+    "500": (Answer(status=500, error="oh"), "500: oh"),
+    "502 of a gateway": (Answer(status=502, raw=b"<html><h1>Bad gateway</h1></html>"), "502: <html>"),
+    "529": (Answer(status=529, error="Overloaded"), "529: Overloaded"),
+    "an overload inside a 200": (Answer(raw=BUSY), "529: busy; [overloaded_error] (inside a 200)"),
+    "a status inside a 200": (Answer(raw=b'{"error": {"code": 503}}'), "503: "),
+    "a dropped connection": (Answer({}, dropped=True), "broke the connection"),
 }
 
 
@@ -64,55 +56,45 @@ PASSING = {
 def test_what_passes_is_waited_out_in_sight(
     provider: Provider, model: str, fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    provider.script = after_the_preflight(*[PASSING[fault]] * 3)
+    answer, words = PASSING[fault]
+    provider.script = faulty(*[answer] * 3)
     found = live(model=model, arms="A0")
     assert failures(found) == [None] * 6
     assert problems(found) == []
     err = capsys.readouterr().err
     assert err.count("A0-0 waits ") == 3
-    expected = str(PASSING[fault].status) if PASSING[fault].status != 200 else "broke the connection"
-    assert expected in err
+    assert words in err
     sent = [asked.raw for asked in provider.asked[1:5]]
     assert sent == [sent[0]] * 4
 
 
-@pytest.mark.parametrize("form", ["seconds", "date"])
-def test_retry_after_is_waited_for_as_long_as_it_says(provider: Provider, form: str) -> None:
-    times: list[float] = []
-
+@pytest.mark.parametrize(
+    ("value", "least"),
+    [("1", 0.9), (timedelta(seconds=2), 0.9), ("0", 0.25), ("-5", 0.25), (timedelta(hours=-1), 0.25)],
+)
+def test_retry_after_is_waited_for_as_long_as_it_says_above_a_floor(
+    provider: Provider, value: str | timedelta, least: float
+) -> None:
     def script(asked: Asked) -> Answer:
-        times.append(time.monotonic())
-        if asked.number != 1:
-            return competent(asked)
-        at = datetime.now(UTC) + timedelta(seconds=2)
-        value = "1" if form == "seconds" else format_datetime(at, usegmt=True)
-        return Answer(status=429, error="slow down", headers={"retry-after": value})
+        said = (
+            value if isinstance(value, str) else format_datetime(datetime.now(UTC) + value, usegmt=True)
+        )
+        slow = Answer(status=429, error="slow down", headers={"retry-after": said})
+        return faulty(slow, slow)(asked)
 
     provider.script = script
     assert failures(live(arms="A0")) == [None] * 6
-    assert 0.9 <= times[2] - times[1] < 3
+    _, first, second, third, *_ = (asked.at for asked in provider.asked)
+    assert least <= second - first < 3
+    assert min(0.5, 2 * least) <= third - second < 3
 
 
 def test_a_wait_in_one_arm_holds_up_no_other(provider: Provider) -> None:
-    """A0 is told to come back later than its episode may take; A2 goes through meanwhile."""
-    held: list[str] = []
-
-    def script(asked: Asked) -> Answer:
-        if asked.number == 1:
-            held.append(asked.task)
-            return Answer(status=429, error="slow down", headers={"retry-after": "3"})
-        return competent(asked)
-
-    provider.script = script
-    started = time.monotonic()
-    found = live(arms="A0,A2")
-    assert time.monotonic() - started >= 3
-    fast, slow = sorted(found.rows.groupby("arm")["latency_s"].sum())
+    """The first to ask is told to come back later; the other goes through meanwhile."""
+    provider.script = faulty(Answer(status=429, error="slow down", headers={"retry-after": "3"}))
+    fast, slow = sorted(live().rows.groupby("arm")["latency_s"].sum())
     assert slow >= 3
     assert fast < 2
-
-
-# -- past the deadline ---------------------------------------------------------------------------
 
 
 def always(fault: Answer, task: str) -> Any:
@@ -130,6 +112,8 @@ LASTING = {
     "a refused request": Answer(status=400, error="messages: too long"),
     "a web page": Answer(raw=b"<html>Sign in</html>", headers={"Content-Type": "text/html"}),
     "broken JSON": Answer(raw=b'{"id": "msg_1", '),
+    "an error inside a 200 that lasts": Answer(raw=BUSY),
+    "a refusal inside a 200": Answer(raw=BUSY.replace(b"overloaded_error", b"invalid_request_error")),
 }
 
 
@@ -162,9 +146,6 @@ def test_the_deadline_is_the_episodes_not_the_requests(provider: Provider) -> No
     assert all(row.latency_s < 1.6 for row in rows_of(found))
 
 
-# -- failures of the agent -----------------------------------------------------------------------
-
-
 BAD: dict[str, tuple[Answer, str]] = {
     "off the schema": (Answer({"recipe": "x"}), "misses the schema at $"),
     "a wrong type": (Answer("flour"), "not an object"),
@@ -190,12 +171,10 @@ def test_an_answer_without_a_usable_request_costs_an_attempt_and_is_asked_again(
         bad = replace(bad, stop=CHAT_STOPS[bad.stop])
 
     def then(asked: Asked) -> Answer:
-        """Answer a correction with what the first answer should have been."""
-        if asked.number == 2:
-            return Answer(asked.input)
-        return competent(asked)
+        """Answer the correction with what the first answer should have been."""
+        return Answer(asked.input) if asked.number == 2 else competent(asked)
 
-    provider.script = after_the_preflight(bad, then=then)
+    provider.script = faulty(bad, then=then)
     found = live(model=model, arms="A0")
     assert failures(found) == [None] * 6
     first, second, *_ = [each for each in attempts_of(found) if each.episode == 0]
@@ -210,47 +189,65 @@ def test_an_answer_without_a_usable_request_costs_an_attempt_and_is_asked_again(
             assert_no_call_is_left_dangling(asked.body["messages"])
 
 
-@pytest.mark.parametrize("kind", BAD)
 def test_a_model_that_never_sends_a_request_fails_every_episode_itself(
-    provider: Provider, model: str, kind: str
+    provider: Provider, model: str
 ) -> None:
-    provider.script = lambda asked: competent(asked) if asked.number == 0 else BAD[kind][0]
+    """Whatever it sends instead: each kind in turn."""
+    kinds = [bad for bad, _ in BAD.values()]
+    provider.script = lambda asked: (
+        kinds[asked.number % len(kinds)] if asked.number else competent(asked)
+    )
     found = live(model=model, arms="A0", max_attempts=2)
+    assert len(attempts_of(found)) >= len(kinds)
     assert failures(found) == ["agent"] * 6
     assert set(metrics.episodes(found)["outcome"]) == {"failed"}
     assert metrics.summary(found).loc["A0", "unmeasured"] == 0
     assert {row.attempts for row in rows_of(found)} == {2}
 
 
-# -- odd usage -----------------------------------------------------------------------------------
+ODD_USAGE: list[Any] = [
+    *(..., None, "many", "", [1], [], 7, 0, True, {}, {"unknown_tokens": 3}),
+    *({"input_tokens": odd, "prompt_tokens": odd} for odd in (None, "many", float("nan"), -3, [9])),
+    {"prompt_tokens_details": "none", "cache_creation": 3},
+]
 
 
-@pytest.mark.parametrize("usage", [..., {}, {"input_tokens": None}, {"input_tokens": "many"}])
-def test_usage_that_is_missing_or_odd_counts_as_zero(
-    provider: Provider, model: str, usage: Any
-) -> None:
-    given = {"unknown_tokens": 3} if usage == {} else usage
-    provider.script = lambda asked: replace(competent(asked), usage=given)
-    found = live(model=model, arms="A0")
-    assert failures(found) == [None] * 6
-    assert {row.total_tokens for row in rows_of(found)} == {0}
-
-
-def test_members_that_are_missing_from_an_answer_are_a_failed_attempt(
+def test_usage_that_is_missing_or_odd_counts_as_zero_and_is_said_to_be_missing(
     provider: Provider, model: str
 ) -> None:
-    provider.script = after_the_preflight(Answer(raw=b"{}"), Answer(raw=b"null"), Answer(raw=b"[]"))
+    provider.script = lambda asked: replace(
+        competent(asked), usage=ODD_USAGE[asked.number % len(ODD_USAGE)]
+    )
+    found = live(model=model)
+    assert len(provider.asked) > len(ODD_USAGE)
+    assert failures(found) == [None] * 6
+    assert {row.total_tokens for row in rows_of(found)} == {0}
+    assert {attempt.evidence["usage"] for attempt in attempts_of(found)} == {"missing"}
+
+
+def test_json_in_a_code_fence_is_taken(provider: Provider) -> None:
+    provider.script = lambda asked: Answer(
+        words=f"```json\n{json.dumps(competent(asked).request)}\n```"
+    )
+    found = live(model=MODELS["chat completions"], arms="A0", strict_preflight=True)
+    assert problems(found) == []
+    assert all(row.success for row in rows_of(found))
+
+
+def test_members_that_are_missing_from_an_answer_or_odd_are_a_failed_attempt(
+    provider: Provider, model: str
+) -> None:
+    odd = {"content": ["x"], "choices": ["x"], "model": 3, "stop_reason": 7, "usage": "many"}
+    raws = [b"{}", b"null", b"[]", json.dumps(odd).encode(), b'{"content": 1, "choices": {"0": 1}}']
+    provider.script = faulty(*[Answer(raw=raw) for raw in raws])
     found = live(model=model, arms="A0")
     assert len(rows_of(found)) == 6
-    assert [row.failed_by for row in rows_of(found)[3:]] == [None] * 3
-
-
-def outcome(of: Run) -> list[tuple[bool, int]]:
-    return [(row.success, row.attempts) for row in rows_of(of)]
+    assert [row.failed_by for row in rows_of(found)[4:]] == [None] * 2
 
 
 def test_faults_that_pass_change_no_row(provider: Provider) -> None:
-    calm = live(arms="A2")
+    calm = live(arms="A2").rows
     provider.asked.clear()
-    provider.script = faulty(Answer(status=529, error="Overloaded"))
-    assert outcome(live(arms="A2")) == outcome(calm)
+    provider.script = faulty(Answer(status=529, error="Overloaded"), since=0)
+    columns = ["success", "attempts"]
+    assert live(arms="A2").rows[columns].equals(calm[columns])

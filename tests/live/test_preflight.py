@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING, Any
 import anthropic
 import openai
 import pytest
+from running import settings_of
 
+from crossmem.agents.factory import agent_factory
 from crossmem.analysis import notices
 from crossmem.errors import CrossmemError, InputError
 
-from .fakes import Answer, Asked, Provider, competent
+from .fakes import Answer, Provider, competent
 from .helpers import KEY, MODELS, live
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("six")
-
-
-def only_first(change: dict[str, Any]) -> Any:
-    """Change the answer to the preflight alone."""
-    return lambda asked: replace(competent(asked), **change) if asked.number == 0 else competent(asked)
 
 
 def left(results: Path) -> list[Path]:
@@ -38,9 +35,6 @@ def said(of: pytest.ExceptionInfo[Any]) -> str:
     assert "\n" not in text
     assert KEY not in text
     return text
-
-
-# -- evidence ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("api", MODELS)
@@ -56,11 +50,7 @@ def test_the_evidence_of_the_preflight_is_in_the_config(provider: Provider, api:
     assert 0 < probe["latency_s"] < 10
     assert probe["usage"]
     assert probe["warnings"] == []
-
-
-def test_the_preflight_is_shaped_like_the_first_episode(provider: Provider) -> None:
-    live(arms="A0")
-    assert provider.asked[0].raw == provider.asked[1].raw
+    assert provider.asked[0].raw == provider.asked[1].raw, "shaped like the first episode"
 
 
 def test_a_dated_name_is_the_model_asked_for(provider: Provider) -> None:
@@ -72,16 +62,29 @@ DOUBTS: dict[str, tuple[dict[str, Any], str]] = {
     "another model": ({"served": "claude-haiku-4-5-mini"}, "asked for claude-haiku-4-5, served"),
     "no usage": ({"usage": ...}, "no usage was reported"),
     "no output": ({"usage": {"input_tokens": 900, "output_tokens": 0}}, "answer had no tokens"),
+    "usage without a count": ({"usage": "many"}, "no usage was reported"),
+    "no request": ({"request": None, "words": "Sure."}, "the probe got no usable request"),
+    "no number": (
+        {"usage": {"input_tokens": float("nan"), "output_tokens": 9}},
+        "usage says 0 tokens of input",
+    ),
     "little input": ({"usage": {"input_tokens": 9, "output_tokens": 9}}, "9 tokens of input"),
 }
 
 
 @pytest.mark.parametrize("doubt", DOUBTS)
-def test_a_doubtful_preflight_is_a_warning_at_the_top_of_the_report(
-    provider: Provider, doubt: str
+def test_a_doubtful_preflight_is_a_warning_at_the_top_and_under_strict_preflight_stops_the_run(
+    provider: Provider, results: Path, doubt: str
 ) -> None:
     change, words = DOUBTS[doubt]
-    provider.script = only_first(change)
+    provider.script = lambda asked: replace(competent(asked), **({} if asked.number else change))
+    with pytest.raises(CrossmemError, match="strict_preflight") as caught:
+        live(strict_preflight=True)
+    assert words in said(caught)
+    assert left(results) == []
+    assert len(provider.asked) == 1
+
+    provider.asked.clear()
     found = live(arms="A0")
     (probe,) = found.config["preflight"]
     assert any(words in warning for warning in probe["warnings"])
@@ -90,29 +93,17 @@ def test_a_doubtful_preflight_is_a_warning_at_the_top_of_the_report(
     assert words in second
 
 
-@pytest.mark.parametrize("doubt", DOUBTS)
-def test_under_strict_preflight_a_doubt_stops_the_run_and_leaves_nothing(
-    provider: Provider, results: Path, doubt: str
-) -> None:
-    change, words = DOUBTS[doubt]
-    provider.script = only_first(change)
-    with pytest.raises(CrossmemError, match="strict_preflight") as caught:
-        live(strict_preflight=True)
-    assert words in said(caught)
-    assert left(results) == []
-    assert len(provider.asked) == 1
-
-
-# -- no answer -----------------------------------------------------------------------------------
-
-
-REFUSED = {
+REFUSED: dict[str, tuple[int, str | bytes, str]] = {
     "wrong key": (401, f"invalid x-api-key: {KEY}", "401: invalid x-api-key: ["),
     "no credit": (400, "Your credit balance is too low to access the API.", "credit balance"),
     "no quota": (429, "You exceeded your current quota, please check your plan.", "quota"),
     "unknown model": (404, "model: no-such-model", "404: model: no-such-model"),
+    "a wrong address": (404, b"", "404: no reason given (asked http://127.0.0.1:"),
     "not allowed": (403, "This key may not use that model.", "403: This key"),
     "a request it does not take": (400, "tools.0: odd\nand more", "400: tools.0: odd"),
+    "a list": (400, b'[{"msg": "field missing"}, "and more"]', "400: field missing; and more"),
+    "a text": (400, b"no such thing", "400: no such thing"),
+    "another shape": (400, b'{"why": {"odd": 1}}', '400: {"why": {"odd": 1}}'),
 }
 
 
@@ -122,7 +113,8 @@ def test_a_refusal_of_the_provider_is_one_line_before_any_episode(
     provider: Provider, results: Path, case: str, api: str
 ) -> None:
     status, message, words = REFUSED[case]
-    provider.script = lambda _: Answer(status=status, error=message)
+    odd = {"raw": message} if isinstance(message, bytes) else {"error": message}
+    provider.script = lambda _: replace(Answer(status=status), **odd)
     started = time.monotonic()
     with pytest.raises(CrossmemError, match="preflight of") as caught:
         live(model=MODELS[api])
@@ -168,33 +160,26 @@ def test_a_key_that_no_header_can_carry_is_said_without_it(
     assert "[ANTHROPIC_API_KEY]" in said(caught)
 
 
-# -- before the preflight ------------------------------------------------------------------------
-
-
 def test_what_a_run_will_take_is_said_before_it_starts(
     provider: Provider, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said_before: list[str] = []
-
-    def script(asked: Asked) -> Answer:
-        if asked.number == 0:
-            said_before.append(capsys.readouterr().err)
-        return competent(asked)
-
-    provider.script = script
-    live(arms="A0,A2", replicates=2, max_attempts=3)
-    assert "Expected: 24 episodes, 24 to 72 calls, at least " in said_before[0]
+    provider.script = lambda _: Answer(status=401)
+    with pytest.raises(CrossmemError):
+        live(arms="A0,A2", replicates=2, max_attempts=3)
+    assert "Expected: 24 episodes, 24 to 72 calls, at least " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("model", ["haiku", "gpt-4o"])
 def test_no_key_is_said_at_once_with_three_ways_on(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch, results: Path
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, results: Path, model: str
 ) -> None:
-    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "")  # an empty variable is none
     with pytest.raises(InputError) as caught:
-        live()
+        live(model=model)
     text = said(caught)
     for way in ("ANTHROPIC_API_KEY", "mock=True", "model=local"):
         assert way in text
+    assert ("named openai/gpt-4o" in text) == (model == "gpt-4o")
     assert provider.asked == []
     assert left(results) == []
 
@@ -217,6 +202,31 @@ def test_an_openai_compatible_model_needs_an_endpoint_or_a_key(
     monkeypatch.delenv("OPENAI_BASE_URL")
     with pytest.raises(InputError, match="OPENAI_BASE_URL"):
         live(model="openai/some-model")
+
+
+@pytest.mark.parametrize(
+    ("api", "host"),
+    [("Messages", "https://api.anthropic.com"), ("chat completions", "https://api.openai.com/v1")],
+)
+def test_an_empty_address_is_no_address(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, api: str, host: str
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "")
+    monkeypatch.setenv("OPENAI_BASE_URL", "")
+    with agent_factory(settings_of("phase1", model=MODELS[api])) as agents:
+        backend: Any = agents.backend_of and agents.backend_of(0)
+        assert str(backend.client.base_url).rstrip("/") == host
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the SDK's own end
+@pytest.mark.parametrize("api", MODELS)
+def test_a_proxy_that_the_sdk_cannot_use_is_named(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, results: Path, api: str
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "odd://127.0.0.1:9")
+    with pytest.raises(InputError, match=r"client cannot be made: .*Set in the environment: ALL_PROXY"):
+        live(model=MODELS[api])
+    assert left(results) == []
 
 
 def test_a_model_file_goes_with_the_local_model_only() -> None:

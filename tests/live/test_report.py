@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +11,11 @@ from bs4 import BeautifulSoup
 from crossmem.paths import RESULTS_VARIABLE
 
 from .fakes import Answer, Asked, competent, providing, stubborn
-from .helpers import KEY
+from .helpers import KEY, report
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .fakes import Script
 
 pytestmark = pytest.mark.slow
@@ -26,22 +24,13 @@ pytestmark = pytest.mark.slow
 def page_of(script: Script, folder: Path, *parameters: str) -> BeautifulSoup:
     """Run the real command against a provider of that script and return its page."""
     html = folder / "page.html"
-    pairs = [word for given in parameters for word in ("-p", *given.split("=", 1))]
-    tool = str(Path(sys.executable).with_name("crossmem"))
     with providing(script) as provider:
         settings = {
             "ANTHROPIC_BASE_URL": provider.url,
             "ANTHROPIC_API_KEY": KEY,
             RESULTS_VARIABLE: str(folder / "results"),
         }
-        answer = subprocess.run(
-            [tool, "report", "phase1", "-p", "model", "haiku", *pairs, "-o", str(html)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            env={**os.environ, **settings},
-        )
+        answer = report(html, *parameters, **settings)
     assert answer.returncode == 0, answer.stderr
     return BeautifulSoup(html.read_text(encoding="utf-8"), "html.parser")
 

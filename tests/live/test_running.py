@@ -7,57 +7,49 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import replace
-from threading import Barrier, BrokenBarrierError, Lock
-from typing import TYPE_CHECKING, Any
+from threading import Barrier, BrokenBarrierError, Semaphore
+from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
 import pytest
-from running import logs_of, rows_of, settings_of
+from running import logs_of, rows_of, run_phase, settings_of
 
 from crossmem import streams
 from crossmem.agents.cost import PRICES_OF, BudgetSpentError
 from crossmem.agents.factory import agent_factory
 from crossmem.errors import CrossmemError
 
-from .bench_live import live_ratio
-from .fakes import Answer, Asked, Provider, competent
-from .helpers import KEY, SHORT, live, rows, start
+from .bench_live import live_times
+from .fakes import Answer, Asked, Provider, competent, faulty
+from .helpers import KEY, SHORT, live, rows, start, until
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from subprocess import Popen
 
 ARMS = "A0,A1F,A2,A3"
-
-
-# -- at once -------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("six")
 def test_arms_and_replicates_run_at_once_up_to_max_concurrency(provider: Provider) -> None:
     """Four of them meet at the provider: each waits there until the other three have come."""
-    meeting, lock = Barrier(4), Lock()
-    inside, most = 0, 0
+    meeting, places = Barrier(4), Semaphore(4)
+    met, found_a_place = [], []
 
     def script(asked: Asked) -> Answer:
-        nonlocal inside, most
-        if asked.number == 0:
-            return competent(asked)
-        with lock:
-            inside += 1
-            most = max(most, inside)
-        with suppress(BrokenBarrierError):
-            meeting.wait(0.5)
-        with lock:
-            inside -= 1
+        if asked.number:
+            found_a_place.append(places.acquire(blocking=False))
+            with suppress(BrokenBarrierError):
+                met.append(meeting.wait(0.5))
+            places.release()
         return competent(asked)
 
     provider.script = script
     live(arms="A0,A1F,A2", replicates=2, max_concurrency=4)
-    assert most == 4
+    assert met, "four at once"
+    assert all(found_a_place), "and never a fifth"
 
 
-def test_a_local_model_is_asked_by_one_arm_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_model_is_asked_by_one_arm_at_a_time() -> None:
     given = {"max_concurrency": 4}
     with agent_factory(settings_of("phase1", mock=True, **given)) as workers:
         assert workers.at_once(9) == 9
@@ -68,12 +60,9 @@ def test_a_local_model_is_asked_by_one_arm_at_a_time(monkeypatch: pytest.MonkeyP
 
 def test_the_benchmark_of_arms_at_once_works(results: Path) -> None:
     """Its ratio is judged by `make bench`, not here."""
-    ratio, bound = live_ratio(episodes=2, answer_s=0.05)
-    assert ratio > 0
-    assert bound == 1.3
-
-
-# -- limits --------------------------------------------------------------------------------------
+    ((at_once, alone),) = live_times(repetitions=1, episodes=2, answer_s=0.05)
+    assert at_once > 0
+    assert alone > 0
 
 
 @pytest.mark.usefixtures("six")
@@ -125,36 +114,69 @@ def test_a_run_stops_at_its_price_limit(provider: Provider) -> None:
     assert rows_of(live(arms="A0", max_cost_usd=100.0, resume=True))[-1].success
 
 
-# -- failures that stop a run --------------------------------------------------------------------
+@pytest.mark.usefixtures("six")
+@pytest.mark.parametrize("limit", ["max_tokens_total", "max_cost_usd"])
+def test_a_run_whose_answers_lack_usage_stops_under_a_limit_and_goes_on_without(
+    provider: Provider, results: Path, limit: str
+) -> None:
+    def script(asked: Asked) -> Answer:
+        return replace(competent(asked), usage=...) if asked.number > 3 else competent(asked)
+
+    provider.script = script
+    with pytest.raises(BudgetSpentError, match=f"{limit}.* cannot be kept: .*without usage") as caught:
+        live(arms="A0", **{limit: 10**9})
+    assert "resume=True completes it" in str(caught.value)
+    asked = len(provider.asked)
+    assert 3 < asked < 8
+
+    with pytest.raises(BudgetSpentError, match=r"preflight: .* cannot be kept"):
+        live(arms="A0", **{limit: 10**9}, resume=True)
+    provider.script = competent
+    with pytest.raises(BudgetSpentError, match="cannot be kept"):
+        live(arms="A0", **{limit: 10**9}, resume=True)
+    assert len(provider.asked) == asked + 2
+    provider.script = script
+    assert all(row.success for row in rows_of(live(arms="A0", resume=True)))
+    assert logs_of(results, ended=False) == []
 
 
 @pytest.mark.usefixtures("six")
-def test_a_key_revoked_in_mid_run_stops_it_in_one_line_and_resumably(
-    provider: Provider, results: Path
+def test_a_summary_without_usage_stops_a_run_under_a_limit(provider: Provider) -> None:
+    provider.script = lambda asked: (
+        replace(competent(asked), usage=...) if asked.tool == "keep_summary" else competent(asked)
+    )
+    with pytest.raises(BudgetSpentError, match="cannot be kept"):
+        run_phase(
+            "experience", model="haiku", stream="phase2_v4", arms="rich.fixed", max_tokens_total=10**9
+        )
+
+
+SPENT = "You have reached your specified API usage limits. Access returns on 2026-03-01."
+ACCOUNT_WIDE = {
+    "a key revoked": Answer(status=401, error=f"invalid x-api-key {KEY}"),
+    "usage limits": Answer(status=400, error=SPENT),
+    "a spending limit": Answer(status=429, error="The monthly spending limit of this key is reached."),
+    "a plan, in a list": Answer(status=403, raw=b'[{"detail": "your plan has no quota left"}]'),
+    "no quota, inside a 200": Answer(raw=b'{"error": {"code": "insufficient_quota", "message": "no"}}'),
+}
+
+
+@pytest.mark.usefixtures("six")
+@pytest.mark.parametrize("refusal", ACCOUNT_WIDE)
+def test_what_the_account_is_refused_in_mid_run_stops_it_in_one_line_and_resumably(
+    provider: Provider, results: Path, refusal: str
 ) -> None:
     whole = live()
     provider.asked.clear()
-    revoked = Answer(status=401, error=f"invalid x-api-key {KEY}")
-    provider.script = lambda asked: revoked if asked.number > 6 else competent(asked)
-    with pytest.raises(CrossmemError, match="401: invalid x-api-key") as caught:
+    provider.script = faulty(*[ACCOUNT_WIDE[refusal]] * 2, since=7)
+    with pytest.raises(CrossmemError, match="the provider answered 4") as caught:
         live()
+    assert KEY not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "resume=True completes it" in str(caught.value)
     provider.script = competent
     assert rows(live(resume=True)) == rows(whole)
     assert logs_of(results, ended=False) == []
-
-
-# -- kills and interrupts ------------------------------------------------------------------------
-
-
-def until(process: Popen[str], provider: Provider, number: int) -> None:
-    """Return as soon as the provider has been asked `number` times."""
-    deadline = time.monotonic() + 60
-    while len(provider.asked) < number:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 @pytest.mark.slow
@@ -222,15 +244,8 @@ def test_ctrl_c_during_a_long_wait_ends_within_seconds(
 
 @pytest.mark.slow
 def test_waits_and_progress_are_told_in_the_terminal(provider: Provider) -> None:
-    busy: list[Any] = []
-
-    def script(asked: Asked) -> Answer:
-        if asked.number == 3 and not busy:
-            busy.append(asked)
-            return Answer(status=529, error="Overloaded", headers={"retry-after": "0.3"})
-        return competent(asked)
-
-    provider.script = script
+    busy = Answer(status=529, error="Overloaded", headers={"retry-after": "0.3"})
+    provider.script = faulty(busy, since=3)
     process = start(SHORT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err

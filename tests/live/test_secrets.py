@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
-import sys
 import traceback
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from running import settings_of
 
-from crossmem.agents.messages import Message, Prompt, ProviderError, redact
-from crossmem.agents.providers.anthropic import Claude
-from crossmem.agents.providers.openai import Chat, client_for
+from crossmem.agents.factory import agent_factory
+from crossmem.agents.failures import ProviderError, redact
+from crossmem.agents.messages import Message, Prompt
 from crossmem.errors import CrossmemError
 
-from .fakes import Answer, Asked, Provider, competent
-from .helpers import KEY, MODELS, live, start
+from .fakes import Answer, Provider, faulty
+from .helpers import KEY, MODELS, live, report, start
 
 if TYPE_CHECKING:
-    from crossmem.agents.messages import Backend
+    from pathlib import Path
 
 ECHO = Answer(status=401, error=f"invalid key {KEY}")
 FAULTS = {
@@ -40,10 +37,6 @@ def assert_no_secret_below(folder: Path) -> None:
     assert files
     for path in files:
         assert KEY.encode() not in path.read_bytes(), path
-
-
-def backends() -> dict[str, Backend]:
-    return {"Messages": Claude("m"), "chat completions": Chat(client_for(), "m", 0)}
 
 
 def chained(error: BaseException) -> list[BaseException]:
@@ -65,8 +58,10 @@ def test_no_traceback_shows_the_key_even_with_the_locals_of_every_frame(
 ) -> None:
     provider.script = lambda _: replace(FAULTS[fault], headers={"x-echo": KEY})
     prompt = Prompt("stable", "", {"type": "object"}, (Message("task", "Input Data:\n{}"),))
-    with pytest.raises(ProviderError) as caught:
-        backends()[api].ask(prompt, timeout=0.5)
+    with agent_factory(settings_of("phase1", model=MODELS[api])) as agents:
+        assert agents.backend_of is not None
+        with pytest.raises(ProviderError) as caught:
+            agents.backend_of(0).ask(prompt, timeout=0.5)
     shown = [
         "".join(traceback.TracebackException.from_exception(each, capture_locals=True).format())
         for each in chained(caught.value)
@@ -93,10 +88,7 @@ def test_no_file_log_or_message_holds_the_key_after_a_fault_in_mid_run(
 ) -> None:
     caplog.set_level(logging.DEBUG)
 
-    def script(asked: Asked) -> Answer:
-        return FAULTS[fault] if asked.number in {4, 5, 6} else competent(asked)
-
-    provider.script = script
+    provider.script = faulty(*[FAULTS[fault]] * 3, since=4)
     raised = ""
     try:
         live(model=MODELS[api], episode_timeout_s=1)
@@ -115,17 +107,9 @@ def test_no_file_log_or_message_holds_the_key_after_a_fault_in_mid_run(
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["a wrong key", "a refused request"])
 def test_no_report_holds_the_key(provider: Provider, tmp_path: Path, results: Path, fault: str) -> None:
-    def script(asked: Asked) -> Answer:
-        return FAULTS[fault] if asked.number in {4, 5} else competent(asked)
-
-    provider.script = script
-    tool = str(Path(sys.executable).with_name("crossmem"))
+    provider.script = faulty(*[FAULTS[fault]] * 2, since=4)
     html = tmp_path / "out" / "page.html"
-    command = [tool, "report", "phase1", "-p", "model", "haiku", "-p", "arms", "A0,A2", "-o", str(html)]
-    environment = {**os.environ, "ANTHROPIC_LOG": "debug", "OPENAI_LOG": "debug"}
-    answer = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=120, env=environment
-    )
+    answer = report(html, "arms=A0,A2", ANTHROPIC_LOG="debug", OPENAI_LOG="debug")
     assert (answer.returncode != 0) == (fault == "a wrong key"), answer.stderr
     assert KEY not in answer.stdout + answer.stderr
     assert html.is_file()

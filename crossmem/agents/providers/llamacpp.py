@@ -13,14 +13,39 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crossmem.errors import InputError
+
+if TYPE_CHECKING:
+    from crossmem.agents.messages import BackendFactory
+    from crossmem.settings import RunSettings
 
 CONTEXT_TOKENS = 8192
 MAX_OUTPUT_TOKENS = 512
 """A request is a fraction of that; a small model that has lost the thread stops here."""
 
 _ADDRESS, _FAILED = "crossmem-address", "crossmem-failed"
+
+
+def check(settings: RunSettings) -> None:
+    """Raise InputError where llama.cpp or the model's file is not there."""
+    model_file(settings.gguf)
+
+
+@contextmanager
+def backends(settings: RunSettings, _: str) -> Iterator[BackendFactory]:
+    """Yield what makes a replicate's backend, over a server that ends with the block."""
+    import openai  # not above: the process that serves needs no SDK
+
+    from crossmem.agents.providers.openai import Chat
+
+    direct = openai.DefaultHttpx2Client(trust_env=False)  # needs no key and is behind no proxy
+    with (
+        serving(model_file(settings.gguf)) as (address, name),
+        openai.OpenAI(max_retries=0, base_url=address, api_key="none", http_client=direct) as client,
+    ):
+        yield lambda replicate: Chat(client, name, settings.seed + replicate, MAX_OUTPUT_TOKENS)
 
 
 def model_file(gguf: str) -> Path:

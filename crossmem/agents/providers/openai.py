@@ -1,54 +1,65 @@
-"""Any OpenAI-compatible model, a local one included: chat completions with a schema for the answer."""
+"""Any model behind `/chat/completions`, with a schema for the answer; a local server is one too."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 import openai
+from openai.types.chat import ChatCompletion
 
 from crossmem.agents.base import Usage
+from crossmem.agents.failures import send
 from crossmem.agents.messages import (
     MAX_OUTPUT_TOKENS,
-    Evidence,
+    BackendFactory,
     Message,
     Prompt,
-    ProviderError,
     Reply,
-    connection_error,
-    error_inside,
     read_request,
-    refused,
-    text,
-    tokens,
-    unusable,
+    reply,
+    stopped_early,
+    token_count,
+    valid_text,
 )
-from crossmem.agents.prompts import request_text
+from crossmem.errors import InputError
+from crossmem.memory.entry import canonical_json
+
+if TYPE_CHECKING:
+    from crossmem.domains.base import Body
+    from crossmem.settings import RunSettings
 
 _ADDRESS = "https://api.openai.com/v1"
 _FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)\n?\s*```", re.DOTALL)
 
 
-def client_for(base_url: str | None = None) -> openai.OpenAI:
-    """Return a client of the endpoint that the standard environment variables name.
-
-    `base_url` names a server of our own instead, which needs no key and is behind no proxy.
-    """
-    if base_url is None:
-        # A server without keys is asked with some word all the same, for the SDK insists on one.
-        return openai.OpenAI(
-            max_retries=0,
-            api_key=os.environ.get("OPENAI_API_KEY") or "none",
-            base_url=os.environ.get("OPENAI_BASE_URL") or _ADDRESS,
+def check(settings: RunSettings) -> None:
+    """Raise InputError where neither an endpoint nor a key is named."""
+    if not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
+        raise InputError(
+            f"model {settings.model!r} needs OPENAI_BASE_URL (an OpenAI-compatible endpoint), "
+            "OPENAI_API_KEY, or both"
         )
-    direct = openai.DefaultHttpx2Client(trust_env=False)
-    return openai.OpenAI(max_retries=0, base_url=base_url, api_key="none", http_client=direct)
 
 
-@dataclass(frozen=True)
+@contextmanager
+def backends(settings: RunSettings, model: str) -> Iterator[BackendFactory]:
+    """Yield what makes a replicate's backend, over the endpoint that the environment names."""
+    with openai.OpenAI(
+        max_retries=0,
+        # A server without keys is asked with some word all the same, for the SDK insists on one.
+        api_key=os.environ.get("OPENAI_API_KEY") or "none",
+        base_url=os.environ.get("OPENAI_BASE_URL") or _ADDRESS,
+    ) as client:
+        yield lambda replicate: Chat(client, model, settings.seed + replicate)
+
+
+@dataclass
 class Chat:
     """A model behind `/chat/completions`. `seed` is sent along; not every server heeds it."""
 
@@ -60,88 +71,54 @@ class Chat:
     counts_schema: bool = False
 
     def ask(self, prompt: Prompt, timeout: float) -> Reply:
-        """Send the conversation once, waiting at most `timeout` seconds for each part of the answer.
-
-        Raises ProviderError.
-        """
+        """Send the conversation once; see `Backend`."""
         system = "\n\n".join(filter(None, [prompt.stable, prompt.memory]))
-        messages = [{"role": "system", "content": system}, *map(_message, prompt.said)]
+        turns = [{"role": each.role, "content": _content(each)} for each in prompt.messages]
         schema = {"name": prompt.tool.name, "schema": prompt.schema}
-        try:
-            completion = self.client.chat.completions.create(
-                model=self.model,
-                messages=cast("Any", messages),
-                response_format=cast("Any", {"type": "json_schema", "json_schema": schema}),
-                max_completion_tokens=min(self.max_tokens, prompt.tool.max_tokens),
-                seed=self.seed,
-                timeout=timeout,
-            )
-        except (openai.OpenAIError, ValueError, RecursionError) as error:
-            failure = _failure(error)
-        else:
-            known = isinstance(completion, openai.types.chat.ChatCompletion)
-            inside = error_inside(completion.model_extra or {}) if known else None
-            if known and inside is None:
-                return _reply(completion, prompt.schema)
-            failure = inside or unusable(completion)
-        raise failure
+        answer = send(
+            openai,
+            openai.OpenAIError,
+            self.client.chat.completions.create,
+            ChatCompletion,
+            model=self.model,
+            messages=[{"role": "system", "content": system}, *turns],
+            response_format={"type": "json_schema", "json_schema": schema},
+            max_completion_tokens=min(self.max_tokens, prompt.tool.max_tokens),
+            seed=self.seed,
+            timeout=timeout,
+        )
+        return _reply(answer, prompt.schema)
 
 
-def _failure(error: Exception) -> ProviderError:
-    if isinstance(error, openai.APIStatusError):
-        return refused(error.response)
-    if isinstance(error, openai.APIConnectionError):
-        return connection_error(error, late=isinstance(error, openai.APITimeoutError))
-    return unusable(error)
+def _content(message: Message) -> str:
+    if message.kind == "request":
+        return canonical_json(message.request)
+    if message.kind == "refusal":
+        return f"The API refused the request:\n{message.text}"
+    return message.text
 
 
-def _message(said: Message) -> dict[str, Any]:
-    match said.kind:
-        case "request":
-            return {"role": "assistant", "content": request_text(said.request)}
-        case "words":
-            return {"role": "assistant", "content": said.text or "(no answer)"}
-        case "refusal":
-            return {"role": "user", "content": f"The API refused the request:\n{said.text}"}
-        case _:
-            return {"role": "user", "content": said.text}
+def _reply(answer: ChatCompletion, schema: dict[str, Any]) -> Reply:
+    choices: Any = answer.choices if isinstance(answer.choices, list) else []
+    choice = choices[0] if choices else None
+    words = valid_text(getattr(getattr(choice, "message", None), "content", None))
+    stop = getattr(choice, "finish_reason", None)
+    read = _read(words, schema) if stop == "stop" else (None, stopped_early(stop))
+    return reply(answer, stop, words, read, _usage)
 
 
-def _reply(completion: openai.types.chat.ChatCompletion, schema: dict[str, Any]) -> Reply:
-    choice: Any = completion.choices[0] if completion.choices else None
-    message = choice.message if choice else None
-    words = text(message.content if message else None)
-    stop = choice.finish_reason if choice else None
-    request, problem = _read(words, stop, schema)
-    usage: Any = completion.usage
-    cached = tokens(getattr(getattr(usage, "prompt_tokens_details", None), "cached_tokens", None))
-    return Reply(
-        request=request,
-        words=words,
-        problem=problem,
-        usage=Usage(
-            input=tokens(tokens(getattr(usage, "prompt_tokens", None)) - cached),
-            output=tokens(getattr(usage, "completion_tokens", None)),
-            cache_read=cached,
-        ),
-        evidence=Evidence(
-            model=completion.model,
-            stop_reason=stop,
-            request_id=completion._request_id,  # noqa: SLF001 (public by the SDK's documentation)
-            usage=usage.model_dump(exclude_none=True, warnings=False) if usage else None,
-        ),
-    )
-
-
-def _read(
-    words: str, stop: str | None, schema: dict[str, Any]
-) -> tuple[dict[str, Any] | None, str | None]:
-    """Return the request that an answer holds, and the problem with it if there is one."""
-    if stop != "stop":
-        return None, f"the model stopped with {stop} and sent no whole request"
+def _read(words: str, schema: dict[str, Any]) -> tuple[Body | None, str | None]:
+    """Return the request that a whole answer holds, and the problem with it if there is one."""
     fenced = _FENCE.fullmatch(words.strip())
     try:
         sent = json.loads(fenced[1] if fenced else words)
     except (ValueError, RecursionError):
         return None, "the answer is no JSON"
     return read_request(sent, schema)
+
+
+def _usage(reported: dict[str, Any]) -> Usage:
+    details = reported.get("prompt_tokens_details")
+    cached = token_count(details.get("cached_tokens") if isinstance(details, dict) else None)
+    uncached = token_count(token_count(reported.get("prompt_tokens")) - cached)
+    return Usage(uncached, token_count(reported.get("completion_tokens")), cache_read=cached)
