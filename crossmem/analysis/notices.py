@@ -50,6 +50,7 @@ def notice(*runs: Run) -> Prose:
     if not runs[0].scripted:
         sentences += [doubt for run in runs for doubt in _preflight_warnings(run)]
         sentences += filter(None, map(_other_models, runs))
+        sentences += filter(None, map(_missing_usage, runs))
     sentences += filter(None, dict.fromkeys(map(stats.why_none, runs)))
     return Prose(tuple(sentences), kind, {MIME: {"runs": [_about(run).model_dump() for run in runs]}})
 
@@ -85,6 +86,19 @@ def _other_models(run: Run) -> str | None:
         return None
     names = joined(sorted(set(others)))
     return f"{run.path.name}: {len(others)} of {len(served)} answers came from {names}."
+
+
+def _missing_usage(run: Run) -> str | None:
+    """Say of how many answers the provider did not report the tokens, which then count as none."""
+    attempts = (attempt for each in run.episodes for attempt in each.attempts)
+    told = [attempt.evidence.get("usage") for attempt in attempts if attempt.evidence]
+    missing = told.count("missing")
+    if not missing:
+        return None
+    return (
+        f"{run.path.name}: {missing} of {len(told)} answers came without usage; their tokens are not "
+        "known and count as none."
+    )
 
 
 def _doubts_of_api(run: Run) -> list[str]:

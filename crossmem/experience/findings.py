@@ -9,6 +9,7 @@ import pandas as pd
 from crossmem.analysis import metrics
 from crossmem.analysis.display import Prose, against, count, grouped, joined
 from crossmem.analysis.metrics import per_arm
+from crossmem.analysis.ranking import why_unranked
 from crossmem.experience.arms import EXPERIENCE_ARMS, VARIANTS, together
 from crossmem.experience.measures import evidence, hysteresis, reported
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 def finding(run: Run) -> Prose:
     """Say which memories of attempts paid, what governance and repairs took away, and what did not."""
     ours = [EXPERIENCE_ARMS[arm] for arm in run.arms if arm in EXPERIENCE_ARMS]
+    if unranked := why_unranked(run):
+        return Prose(tuple(filter(None, (unranked, _idle(run, ours), _nothing_fitted(run)))))
     table = metrics.summary(run)
     attempts, stale = per_arm(table, "attempts"), per_arm(table, "stale_attempts")
     failed = metrics.unsolved_by_arm(run)

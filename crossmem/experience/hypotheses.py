@@ -16,6 +16,7 @@ import pandas as pd
 
 from crossmem.analysis import metrics
 from crossmem.analysis.display import count
+from crossmem.analysis.ranking import why_unranked
 from crossmem.experience import measures
 from crossmem.experience.arms import EXPERIENCE_ARMS
 
@@ -43,7 +44,11 @@ def stated() -> pd.DataFrame:
 
 def answered(run: Run) -> pd.DataFrame:
     """Return each hypothesis with its answer and the figures behind it."""
-    answers = {each.name: _answered(each, run) for each in HYPOTHESES}
+    unranked = why_unranked(run)
+    answers = {
+        each.name: ("not testable here", unranked) if unranked else _answered(each, run)
+        for each in HYPOTHESES
+    }
     frame = pd.DataFrame.from_dict(answers, orient="index", columns=["answer", "figures"])
     return frame.rename_axis("hypothesis")
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from crossmem.analysis import metrics
-from crossmem.analysis.display import Picture, count, titled
+from crossmem.analysis.display import Picture, count, drawing_style, titled
 from crossmem.experience.arms import EXPERIENCE_ARMS, together
 from crossmem.experience.measures import plane as plane_of
 
@@ -43,6 +43,7 @@ _LINE = 34
 """Characters of a line of the key."""
 
 
+@drawing_style()
 def plane(run: Run) -> Picture:
     """Draw attempts per success against the share of stale evidence.
 
@@ -86,6 +87,7 @@ def plane(run: Run) -> Picture:
     return Picture(figure, f"Scatter of attempts per success by share of stale evidence. {said}.")
 
 
+@drawing_style()
 def epochs(run: Run) -> Picture:
     """Draw attempts, stale attempts and tokens per success of every arm in every drift epoch."""
     figures = ("attempts", "stale_attempts", "tokens_per_success")

@@ -238,6 +238,21 @@ def test_without_episodes_on_both_sides_of_a_window_there_is_no_hysteresis(
 # -- chance ----------------------------------------------------------------------------------
 
 
+def test_nothing_is_ranked_and_no_hypothesis_answered_over_episodes_without_a_measurement(
+    run: Run,
+) -> None:
+    """One in which the provider failed is enough."""
+    first, *others = run.episodes
+    failed = {"success": False, "failed_by": "provider", "error": "overloaded"}
+    lost = first.model_copy(update={"row": first.row.model_copy(update=failed)})
+    broken = Run(run.path, run.config, [lost, *others])
+    said = ex.findings.finding(broken).sentences
+    assert "1 have no measurement (A0 1): attempts rank no arm here" in said[0]
+    assert not [each for each in said for word in ("fewest", "fewer", "more") if word in each]
+    answers = ex.hypotheses.answered(broken)
+    assert set(answers["answer"]) == {"not testable here"}
+
+
 @pytest.mark.usefixtures("results")
 def test_replicates_differ_where_a_parent_is_drawn_and_only_there() -> None:
     given: dict[str, Any] = {"mock": True, "model": "haiku", "arms": "A2,simple.fixed,cards.faithful"}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crossmem.streams import Stream
 
 ARMS = "A0,A1F,A2,A3,LW,LWG"
-BOUND = 1.3
+BOUND = 1.2
 
 
 def live_times(repetitions: int, episodes: int = 8, answer_s: float = 0.5) -> list[tuple[float, float]]:

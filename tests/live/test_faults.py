@@ -13,7 +13,7 @@ import pytest
 from running import attempts_of, rows_of
 
 from crossmem.agents import retry
-from crossmem.analysis import metrics
+from crossmem.analysis import metrics, notices
 
 from .fakes import Answer, Asked, Provider, competent, faulty
 from .helpers import MODELS, failures, live, problems
@@ -223,6 +223,8 @@ def test_usage_that_is_missing_or_odd_counts_as_zero_and_is_said_to_be_missing(
     assert failures(found) == [None] * 6
     assert {row.total_tokens for row in rows_of(found)} == {0}
     assert {attempt.evidence["usage"] for attempt in attempts_of(found)} == {"missing"}
+    answers = len(attempts_of(found))
+    assert f"{answers} of {answers} answers came without usage" in str(notices.notice(found))
 
 
 def test_json_in_a_code_fence_is_taken(provider: Provider) -> None:
