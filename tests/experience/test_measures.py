@@ -20,6 +20,8 @@ from crossmem.harness.records import Attempt, EpisodeRecord
 from crossmem.harness.results import Run
 from crossmem.memory.entry import Entry
 
+pytestmark = pytest.mark.slow  # over the default run of the whole study
+
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -60,8 +60,8 @@ def finished(process: subprocess.Popen[str]) -> Run:
 
 
 def resumed(**given: Any) -> Run:
-    """Continue the unfinished run in a new process."""
-    return finished(start(resume=True, **given))
+    """Continue the unfinished run, in this process."""
+    return replayed(**{"resume": True, **given})
 
 
 def killed(process: subprocess.Popen[str]) -> None:
@@ -114,7 +114,7 @@ def test_a_run_killed_at_any_size_of_its_log_ends_as_if_undisturbed(
     killed(process)
     assert all(map(refuses, ports))
     log = unfinished(results)
-    assert_whole(resumed(), results, undisturbed)
+    assert_whole(finished(start(resume=True)), results, undisturbed)
     assert [path.name for path in results.iterdir()] == [log.name]
 
 

@@ -3,30 +3,48 @@
 from __future__ import annotations
 
 import re
+import shutil
 from itertools import combinations
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from running import run_phase
 
 from crossmem.analysis.ranking import ranked_as
+from crossmem.memory.arms import ARMS
 
 from .rows import totals
 
-ARMS = "A0,A1F,A1,A2,A2D,LWG"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from crossmem.harness.results import Run
+
+    from .conftest import Scripted
 
 
-@pytest.mark.usefixtures("results")
-def test_the_answer_is_counted_from_both_runs() -> None:
-    acme = run_phase("acme", mock=True, arms=ARMS)
+@pytest.fixture
+def put(results: Path) -> Callable[[Run], None]:
+    """Put the log of a run into the results folder of this test."""
+    results.mkdir()
+
+    def copied(run: Run) -> None:
+        shutil.copy(run.path, results)
+
+    return copied
+
+
+def test_the_answer_is_counted_from_both_runs(put: Callable[[Run], None], scripted: Scripted) -> None:
+    acme = scripted("acme", pattern="m1")
     assert "is open: no results file of phase3" in str(ranked_as(acme, "phase3"))
-    run_phase("phase3", mock=True, arms=ARMS, keying="request")
+    put(scripted("phase3", keying="request"))
     assert "is open" in str(ranked_as(acme, "phase3")), "of another keying"
-    phase3 = run_phase("phase3", mock=True, arms=ARMS)
+    phase3 = scripted("phase3", keying="task")
+    put(phase3)
     ours, theirs = totals(acme), totals(phase3)
     apart = [
         (a, b)
-        for a, b in combinations(ARMS.split(","), 2)
+        for a, b in combinations(ARMS, 2)
         if min(abs(ours[a] - ours[b]), abs(theirs[a] - theirs[b])) > 1
     ]
     turned = [(a, b) for a, b in apart if (ours[a] - ours[b]) * (theirs[a] - theirs[b]) < 0]
@@ -41,10 +59,10 @@ def test_the_answer_is_counted_from_both_runs() -> None:
     assert "The arms rank as in phase3" in itself
 
 
-def test_a_damaged_file_is_passed_over(results: Path) -> None:
-    acme = run_phase("acme", mock=True, arms="A0,A2")
-    phase3 = run_phase("phase3", mock=True, arms="A0,A2")
-    lines = phase3.path.read_text(encoding="utf-8").splitlines(keepends=True)
-    phase3.path.write_text("".join([lines[0], *lines[5:]]).replace('"attempts":1', '"attempts":9'))
-    assert results.exists()
-    assert "is open" in str(ranked_as(acme, "phase3"))
+def test_a_damaged_file_is_passed_over(
+    results: Path, put: Callable[[Run], None], scripted: Scripted
+) -> None:
+    put(scripted("phase3", keying="task"))
+    (copy,) = results.iterdir()
+    copy.write_text(copy.read_text(encoding="utf-8").replace('"attempts":1', '"attempts":9', 1))
+    assert "is open" in str(ranked_as(scripted("acme", pattern="m1"), "phase3"))
