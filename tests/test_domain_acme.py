@@ -17,7 +17,7 @@ from crossmem.contract import DictDiff, Json, Response, Suggestion, read_respons
 from crossmem.domains import domain
 from crossmem.domains.acme import CSM_PLANS
 from crossmem.domains.base import PROVISIONED, Body, Task, merged
-from crossmem.harness.table_files import Table, difference, read_table
+from crossmem.harness.table_files import LiveTable, difference, read_table
 from crossmem.memory.arms import ARMS
 from crossmem.memory.entry import Entry
 from crossmem.memory.events import DiffsHanded, Observation
@@ -516,8 +516,8 @@ def test_a_diff_drops_the_rows_it_names_and_not_what_shares_their_value() -> Non
         memory.observe(Observation(asks, asks.input, refusal))
     entries = {tier: memory.recall(asks) for tier, asks in tiers.items()}
     assert [each.value for held in entries.values() for each in held] == ["annual", "annual"]
-    old = Table(ENTERPRISE, "1", rows)
-    diff = difference(old, Table(ENTERPRISE, "2", {**rows, "public.billing_interval": "quarterly"}))
+    old = LiveTable(ENTERPRISE, "1", rows)
+    diff = difference(old, LiveTable(ENTERPRISE, "2", {**rows, "public.billing_interval": "quarterly"}))
     assert diff.diff == DictDiff(shape="dict", changed=["public.billing_interval"])
     gone = {old.rows[key] for key in diff.diff.changed}
     by_value = [tier for tier, held in entries.items() if {each.value for each in held} & gone]
@@ -538,7 +538,7 @@ def test_one_row_may_stand_behind_several_keys_and_all_go_with_it() -> None:
     assert all(memory.recall(asks) for asks in asked)
     rows = dict(TABLES[ENTERPRISE].rows)
     diff = difference(
-        Table(ENTERPRISE, "1", rows), Table(ENTERPRISE, "2", {**rows, "enterprise.seats": 50})
+        LiveTable(ENTERPRISE, "1", rows), LiveTable(ENTERPRISE, "2", {**rows, "enterprise.seats": 50})
     )
     memory.observe(DiffsHanded(diffs=[diff]))
     memory.observe(Observation(charge(), {}, answer(enterprise_policy="2")))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Draft:
+class EpisodeDraft:
     """An episode as it goes: what becomes its record."""
 
     signals: list[Signal] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Replay:
 
     def episode(self, index: int) -> EpisodeRecord:
         """Replay the episode `index` and return all it leaves."""
-        draft = Draft()
+        draft = EpisodeDraft()
         started = time.perf_counter()
         for signal in self._signals(index):
             self._give(signal, draft)
@@ -89,7 +89,7 @@ class Replay:
         row = self._row(task, index, draft, time.perf_counter() - started)
         return EpisodeRecord(row=row, input=draft.input, events=draft.events, attempts=draft.attempts)
 
-    def _attempt(self, task: Task, index: int, draft: Draft) -> None:
+    def _attempt(self, task: Task, index: int, draft: EpisodeDraft) -> None:
         """Let the agent try until nothing more can be mended or its attempts are used up."""
         self._request_summaries(task, draft)
         recalled = self.memory.recall(task)
@@ -141,11 +141,11 @@ class Replay:
                 diffs += self.tables.swap(event.table, event.snapshot, self.api)
         return diffs
 
-    def _give(self, signal: Signal, draft: Draft) -> None:
+    def _give(self, signal: Signal, draft: EpisodeDraft) -> None:
         draft.signals.append(signal)
         self._record(draft, self.memory.observe(signal))
 
-    def _request_summaries(self, task: Task, draft: Draft) -> None:
+    def _request_summaries(self, task: Task, draft: EpisodeDraft) -> None:
         """Have the agent's model write what the memory wants written; a failure is a signal as well."""
         if self._narrative is None:
             return
@@ -164,7 +164,7 @@ class Replay:
                 draft,
             )
 
-    def _provisioned(self, index: int, draft: Draft) -> Task:
+    def _provisioned(self, index: int, draft: EpisodeDraft) -> Task:
         """Return the episode's task, with what it needs provisioned by a request of the harness."""
         task, provision = self.stream.episodes[index].task, self.stream.episodes[index].provision
         if provision is None:
@@ -195,7 +195,7 @@ class Replay:
 
     def _note(
         self,
-        draft: Draft,
+        draft: EpisodeDraft,
         proposal: Proposal,
         response: Response | None,
         recalled: Sequence[Entry],
@@ -221,7 +221,7 @@ class Replay:
         )
         draft.signals = []
 
-    def _record(self, draft: Draft, actions: Sequence[Action]) -> None:
+    def _record(self, draft: EpisodeDraft, actions: Sequence[Action]) -> None:
         """Add what the memory did since the last request."""
         draft.events += [
             MemoryEvent.model_construct(
@@ -237,7 +237,7 @@ class Replay:
             for action in actions
         ]
 
-    def _row(self, task: Task, index: int, draft: Draft, seconds: float) -> Row:
+    def _row(self, task: Task, index: int, draft: EpisodeDraft, seconds: float) -> Row:
         last = draft.attempts[-1]
         success = judge.succeeded(self.domain, self.stream.criteria[task.id], task, last)
         store = self.memory.store

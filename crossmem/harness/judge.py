@@ -11,13 +11,13 @@ from crossmem.harness.records import Attempt, CarriedEntry, FailedBy, Verdict
 if TYPE_CHECKING:
     from crossmem.contract import Response
     from crossmem.domains.base import Body, Domain, Task
-    from crossmem.harness.table_files import Table
+    from crossmem.harness.table_files import LiveTable
     from crossmem.memory.entry import Entry
 
 
 def carried(
     domain: Domain,
-    live: Mapping[str, Table],
+    live: Mapping[str, LiveTable],
     recalled: Sequence[Entry],
     task: Task,
     request: Body,
@@ -35,7 +35,7 @@ def carried(
 
 
 def _verdict(
-    domain: Domain, live: Table | None, entry: Entry, pointers: Sequence[str], response: Response
+    domain: Domain, live: LiveTable | None, entry: Entry, pointers: Sequence[str], response: Response
 ) -> Verdict:
     consulted = live is not None and live.name in response.stamps
     if live and consulted and not domain.holds(entry, live.rows):

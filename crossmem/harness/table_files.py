@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Table:
+class LiveTable:
     """A table file, read: `rows` maps a category to its values, or a row key to its value.
 
     `content` is the file as it was, members included that nobody here knows.
@@ -64,16 +64,16 @@ class Layout:
         names = [str(path.relative_to(self.folder)) for path in found]
         return sorted(name[len(before) : len(name) - len(after)] for name in names)
 
-    def read(self, path: Path) -> Table:
+    def read(self, path: Path) -> LiveTable:
         """Read a table file; raises InputError where it is none."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             name = str(content.get("table") or path.stem)
-            return Table(name, str(content[self.version]), dict(content[self.rows]), content)
+            return LiveTable(name, str(content[self.version]), dict(content[self.rows]), content)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{path} is no table file: {error!r}") from None
 
-    def write(self, name: str, table: Table) -> None:
+    def write(self, name: str, table: LiveTable) -> None:
         """Put a table into place, atomically; members that nobody here knows stay.
 
         So does a version that is a number there; a link stays one, and its file is written.
@@ -142,7 +142,7 @@ class TableFiles:
             for name in changed
         )
 
-    def _derived(self, tables: Mapping[str, Table]) -> dict[str, Table]:
+    def _derived(self, tables: Mapping[str, LiveTable]) -> dict[str, LiveTable]:
         """Return the companion tables; their versions count the swaps."""
         rows = self._companions({name: table.rows for name, table in tables.items()})
         return {
@@ -152,7 +152,7 @@ class TableFiles:
             for name, changed in rows.items()
         }
 
-    def _put(self, tables: Mapping[str, Table]) -> None:
+    def _put(self, tables: Mapping[str, LiveTable]) -> None:
         for name, table in tables.items():
             self.layout.write(name, table)
             self.live[name] = table
@@ -167,7 +167,7 @@ def private_copy(source: Path, folder: Path, companions: Companions = no_compani
     return TableFiles(Layout(folder), names, companions)
 
 
-def difference(old: Table, new: Table) -> TableDiff:
+def difference(old: LiveTable, new: LiveTable) -> TableDiff:
     """Return what changed between two states of a table, marked as computed by the harness."""
     return TableDiff(
         table=new.name,
@@ -182,6 +182,6 @@ def _complete(told: TableDiff) -> bool:
     return told.diff is not None and None not in {told.from_version, told.to_version}
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> LiveTable:
     """Read a table file of ours; raises InputError where it is none."""
     return Layout(path.parent).read(path)

@@ -40,7 +40,7 @@ _MARKS = {
 _KEY = re.compile(r"\b(?:sk|rk)[-_](?:ant|proj|live|test)[-_][\w-]{16,}")
 
 
-class Entry(BaseModel):
+class IndexEntry(BaseModel):
     """What the index says of a report; None or empty where the report does not say it."""
 
     title: str | None = None
@@ -123,7 +123,7 @@ def _page(name: str, executed: Path) -> str:
     finding = soup.select_one("main .finding p")
     outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
     runs = [run for out in outputs for run in out.get("data", {}).get(MIME, {}).get("runs", [])]
-    entry = Entry(
+    entry = IndexEntry(
         title=soup.title.get_text() if soup.title else None,
         finding=finding.get_text() if finding else None,
         runs=[About.model_validate(run) for run in runs],
@@ -174,10 +174,10 @@ def _index(folder: Path) -> str:
     return templates.get_template("published.html.j2").render(entries=entries, marks=_MARKS)
 
 
-def _read(path: Path) -> Entry | None:
+def _read(path: Path) -> IndexEntry | None:
     head = path.read_text(encoding="utf-8", errors="replace").partition("</head>")[0]
     data = BeautifulSoup(head, "html.parser").find("meta", attrs={"name": _ENTRY})
     try:
-        return Entry.model_validate_json(str(data["content"])) if data else None
+        return IndexEntry.model_validate_json(str(data["content"])) if data else None
     except ValidationError:  # written by another version: listed, with what it says left open
-        return Entry()
+        return IndexEntry()

@@ -14,7 +14,7 @@ from crossmem.api import tables as server
 from crossmem.api import tables_of
 from crossmem.client import ApiClient
 from crossmem.contract import TableDiff, read_reload
-from crossmem.harness.table_files import Layout, Table, TableFiles, difference
+from crossmem.harness.table_files import Layout, LiveTable, TableFiles, difference
 
 words = st.sampled_from("abcdefg")
 lists = st.dictionaries(words, st.lists(words, max_size=4), min_size=1, max_size=5)
@@ -29,7 +29,7 @@ def both(shape: Any, old: Any, new: Any, before: str, after: str) -> tuple[Table
     ]
     change = server._change(*of)
     (told,) = read_reload({"reloaded": [change.model_dump()]})
-    return told, difference(Table("t", before, old), Table("t", after, new))
+    return told, difference(LiveTable("t", before, old), LiveTable("t", after, new))
 
 
 def as_sets(told: TableDiff) -> Any:
