@@ -49,14 +49,19 @@ def test_numbers_in_the_prose_are_the_streams_and_none_is_a_result() -> None:
         assert set(re.findall(r"\d+(?:\.\d+)?", source(cell))) <= known, source(cell)
 
 
-def test_papermills_help_lists_every_parameter_with_its_meaning() -> None:
+@pytest.mark.parametrize("notebook", ["phase1", "acme", "experience"])
+def test_papermills_help_lists_every_parameter_with_its_meaning(notebook: str) -> None:
     tool = str(Path(sys.executable).with_name("papermill"))
     answer = subprocess.run(
-        [tool, "--help-notebook", NOTEBOOK], capture_output=True, text=True, check=True, timeout=60
+        [tool, "--help-notebook", path_of(notebook)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert answer.stderr == ""
     text = " ".join(answer.stdout.split())
-    for line in source(cells(NOTEBOOK)[0]).splitlines():
+    for line in source(cells(path_of(notebook))[0]).splitlines():
         assert f" {line.partition(':')[0]}: " in text, line
         assert line.partition("  # ")[2] in text, line
 

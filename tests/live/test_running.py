@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
 import pytest
-from running import logs_of, rows_of, run_phase, settings_of
+from running import attempts_of, logs_of, rows_of, run_phase, settings_of
 
 from crossmem import streams
 from crossmem.agents.cost import PRICES_OF, BudgetSpentError
@@ -63,6 +63,40 @@ def test_the_benchmark_of_arms_at_once_works(results: Path) -> None:
     ((at_once, alone),) = live_times(repetitions=1, episodes=2, answer_s=0.05)
     assert at_once > 0
     assert alone > 0
+
+
+# -- arms --------------------------------------------------------------------------------------
+
+DEFAULT = {
+    "phase1": "A0,A1,A2,A3",
+    "phase2": "A0,A1,A2,A2D,A3",
+    "phase3": "A0,A1,A2,A2D",
+    "acme": "A0,A1,A2,A2D",
+}
+"""The arms of the brief."""
+
+
+def test_arms_that_are_named_are_all_that_a_live_run_pays_for(
+    provider: Provider, capsys: pytest.CaptureFixture[str]
+) -> None:
+    provider.script = competent
+    found = run_phase("phase3", model="haiku", arms="A0,A1,A2,A2D")
+    assert found.arms == ["A0", "A1", "A2", "A2D"]
+    probe = 1
+    assert len(provider.asked) == probe + len(attempts_of(found)) == probe + 92 + 68 + 67 + 64
+    assert "Expected: 192 episodes, 192 to 960 calls" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("phase", DEFAULT)
+def test_without_a_name_a_live_run_has_the_arms_of_the_brief_and_a_scripted_one_those_beside(
+    phase: str,
+) -> None:
+    def arms(*, mock: bool) -> list[str]:
+        return [arm.name for arm in settings_of(phase, model="haiku", mock=mock).arms_to_run()]
+
+    assert arms(mock=False) == DEFAULT[phase].split(",")
+    assert arms(mock=True) == [*arms(mock=False), "A1F", "LW", "LWG", "oracle", "bound"]
+    assert [a.name for a in settings_of(phase, mock=True, arms="A2,A0").arms_to_run()] == ["A2", "A0"]
 
 
 @pytest.mark.usefixtures("six")
