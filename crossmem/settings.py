@@ -234,7 +234,7 @@ class AcmeSettings(_PatternSettings):
     pattern: str = ""
     """m1 | sanity | refunds; empty: m1"""
     stripe: Literal["embedded", "test"] = "embedded"
-    """embedded | test (needs STRIPE_API_KEY=sk_test_...)"""
+    """embedded | test (needs a test-mode key, sk_test_..., in STRIPE_API_KEY)"""
     keying: Literal["task"] = "task"
     """term a lesson is keyed under: task alone in this domain"""
 
@@ -341,7 +341,8 @@ def _is_parameter(name: str, value: object) -> bool:
 def parameters_cell(kind: type[Settings]) -> str:
     """Return the source of a notebook's parameters cell: a line a field, its meaning as the comment.
 
-    Papermill reads the lines (`--help-notebook`), so a type is a plain word and a default a literal.
+    Papermill reads the lines (`--help-notebook`), so a type is a plain word, a default a literal, and a
+    meaning holds no `=`, at which it would give the line up.
     """
     common = list(RunSettings.model_fields) if issubclass(kind, RunSettings) else []
     first = common[: common.index("arms")] if common else []
