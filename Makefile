@@ -12,7 +12,7 @@ PYTHON    ?= $(shell for python in python3 python3.13 python3.12 python3.11; do 
                "$$python" -c '$(SUPPORTED)' 2>/dev/null && echo "$$python" && break; done)
 
 # For a look at part of the suite: make test PYTEST_ARGS='-x -k memory'
-PYTEST_ARGS ?= -n auto
+PYTEST_ARGS ?= -n auto --dist worksteal
 CHROMIUM    := $(shell command -v chromium || command -v chromium-browser || \
                  command -v google-chrome)
 
