@@ -24,6 +24,8 @@ export PIP_USER := 0
 export PIP_NO_DEPS := 0
 export PIP_REQUIRE_HASHES := 0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Python compiles what it imports; pip would compile everything there is.
+export PIP_NO_COMPILE := 1
 unexport PIP_TARGET PIP_PREFIX PIP_ROOT PYTHONPATH PYTHONHOME
 
 # Nothing here calls a live service, so nothing here gets to see a key.
@@ -54,7 +56,7 @@ endif
 lint: $(DEV) ## style, types and import walls only
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
 
 # The weights lie inside a plug-in for another program. Its dependencies are left out: they are not
