@@ -13,6 +13,7 @@ from .analysis.notices import notice as notice
 from .analysis.ranking import ranked_as as ranked_as
 from .harness.history import memory_at as memory_at
 from .harness.results import load as load
+from .harness.results import runs as runs
 from .settings import AcmeSettings as AcmeSettings
 from .settings import CompareSettings as CompareSettings
 from .settings import Phase1Settings as Phase1Settings

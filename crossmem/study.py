@@ -49,12 +49,20 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 
-def run(settings: RunSettings) -> Run:
+def run(settings: RunSettings | str, **given: Any) -> Run:
     """Run a phase, or load the results file that its settings name.
+
+    `settings` are what a guard made, or the name of a phase, whose settings are then `given` by name.
 
     Raises InputError before anything starts where a setting cannot be used, and CrossmemError with the
     reason where a run stops half-way: its log stays and `resume=True` completes it.
     """
+    if isinstance(settings, str):
+        if settings not in _PHASES:
+            raise unknown("phase", settings, _PHASES)
+        settings = read_settings(_PHASES[settings], given)
+    elif given:
+        raise InputError(f"run: {', '.join(given)} beside settings; a setting belongs into them")
     if settings.results:
         return _found(settings)
     stream, source = check(settings)
@@ -211,6 +219,11 @@ def _probe(
     return agents.probe(
         prompter, tasks[0], lambda wait: tqdm.write(f"preflight {wait}", file=sys.stderr)
     )
+
+
+_PHASES = {
+    kind.notebook: kind for kind in (Phase1Settings, Phase2Settings, Phase3Settings, AcmeSettings)
+}
 
 
 def _phase(kind: Callable[P, RunSettings], summary: str) -> Callable[P, Run]:

@@ -100,12 +100,12 @@ def _frame(
 
 
 def load(path: str | Path) -> Run:
-    """Read the results file of a finished run.
+    """Read the results file of a finished run: a path, or a name in the results folder.
 
     Raises InputError where it is missing, unfinished or of another schema, and LogError where a line is
     damaged.
     """
-    path = paths.given(str(path))
+    path = _placed(str(path))
     content = read_log(path)
     if content.ended is None:
         raise InputError(_UNFINISHED.format(path))
@@ -142,8 +142,7 @@ def locate(wanted: str, phase: str | None = None, stream: str | None = None) -> 
             of = f" of {_named(phase, stream)}" if phase else ""
             raise InputError(f"results: no results file{of} in {folder}")
         return fitting
-    places = [paths.given(wanted), folder / wanted, folder / f"{wanted}.jsonl"]
-    path = next((path for path in places if path.is_file()), places[0])
+    path = _placed(wanted)
     config = read_config(path)
     if not _fits(config, phase, stream):
         of = _named(config.get("phase"), config.get("stream"))
@@ -151,6 +150,35 @@ def locate(wanted: str, phase: str | None = None, stream: str | None = None) -> 
     if not has_ended(path):
         raise InputError(_UNFINISHED.format(path))
     return [path]
+
+
+def _placed(wanted: str) -> Path:
+    """Return the file that a path, or a name with or without its suffix, stands for."""
+    folder = paths.results()
+    places = [paths.given(wanted), folder / wanted, folder / f"{wanted}.jsonl"]
+    return next((path for path in places if path.is_file()), places[0])
+
+
+def runs(phase: str | None = None) -> pd.DataFrame:
+    """Return the finished runs in the results folder, the newest first, of one phase only if named.
+
+    The index holds the names that `load` and `results=` take.
+    """
+    import pandas as pd
+
+    columns = ["phase", "stream", "model", "mock", "arms", "started"]
+    found = {
+        path.stem: [
+            config.get("phase"),
+            config.get("stream"),
+            *(config.get("parameters", {}).get(name) for name in ("model", "mock")),
+            ", ".join(arm["name"] for arm in config.get("arms", [])),
+            config.get("started"),
+        ]
+        for path, config in finished(paths.results())
+        if phase in {None, config.get("phase")}
+    }
+    return pd.DataFrame.from_dict(found, orient="index", columns=columns).rename_axis("run")
 
 
 def finished(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:

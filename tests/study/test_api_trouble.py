@@ -12,6 +12,7 @@ import pytest
 from fastapi import FastAPI, Response
 from running import logs_of, rows_of, run_phase
 
+import crossmem as cm
 from crossmem import client, paths
 from crossmem.analysis.ranking import why_unranked
 from crossmem.api.app_thread import AppThread
@@ -156,3 +157,17 @@ def test_what_papermill_leaves_in_the_checkout_is_no_source_and_no_change() -> N
 
     with pytest.raises(InputError, match="no-such"):
         load("results/no-such.jsonl")
+
+
+def test_python_takes_names(results: Path) -> None:
+    run = cm.run("phase1", mock=True, arms="A0")
+    table = cm.runs("phase1")
+    assert [*table.index] == [run.path.stem]
+    assert table.loc[run.path.stem, "arms"] == "A0"
+    assert cm.runs("phase2").empty
+    for name in (run.path.stem, run.path.name, str(run.path)):
+        assert cm.load(name).path == run.path
+    with pytest.raises(InputError, match="unknown phase 'phase9'; did you mean"):
+        cm.run("phase9", mock=True)
+    with pytest.raises(InputError, match="arms beside settings"):
+        cm.run(cm.guard(cm.Phase1Settings, {"mock": True}), arms="A0")
