@@ -44,7 +44,7 @@ def finding(run: Run) -> Prose:
         sentences.append(f"Not every episode succeeded. Failed: {listed(failed)}.")
     if not unranked and not stats.why_none(run):
         sentences.append(_differences(run))
-    if run.config["drift_events"]:
+    if run.config["drift_events"] and _attempts(totals):
         sentences.append(_stale_attempts(run))
         sentences += [] if unranked else _drift_findings(run, totals)
     if rows["poisoned"].any():
@@ -147,8 +147,9 @@ def _ignored_memory(run: Run, totals: Totals) -> str:
 
 def _fewest_attempts(run: Run, totals: Totals) -> str:
     attempts = _attempts(totals)
-    if len(attempts) == 1:
-        return f"Over {run.length} episodes {listed(attempts)} attempts."
+    if len(attempts) < 2:  # one arm, or the reference lines alone
+        alone = attempts or {line: each["attempts"] for line, each in totals.items()}
+        return f"Over {run.length} episodes {listed(alone)} attempts."
     fewest = min(attempts.values())
     best = [arm for arm, number in attempts.items() if number == fewest]
     text = f"Over {run.length} episodes {joined(map(arm_title, best))} needed the fewest attempts: "

@@ -80,6 +80,9 @@ def ranked_as(run: Run, phase: str) -> Prose:
     ]
     turned = [(left, right) for left, right in pairs if theirs[left] > theirs[right]]
     where = f"{phase} on stream {other.config['stream']} ({other.path.name})"
+    if not pairs:
+        said = f"Whether the arms rank as in {where} is open: no two of them are told apart in both."
+        return Prose((said,), "notice")
     if not turned:
         return Prose((f"The arms rank as in {where}: all {len(pairs)} pairs told apart agree.",))
     named = joined(f"{better} needs fewer attempts than {worse}" for better, worse in turned)

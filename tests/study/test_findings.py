@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
 from crossmem.analysis import figures, findings, metrics, notices
 from crossmem.analysis.display import Prose, count, joined
+from crossmem.analysis.ranking import ranked_as
 from crossmem.domains import domain
 from crossmem.harness.results import Run
 from crossmem.memory.arms import ARMS
@@ -17,6 +19,7 @@ from .rows import WORLDS, best, events, only, rows, totals, world
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from crossmem.harness.records import Row
 
@@ -305,6 +308,20 @@ def test_with_arms_missing_nothing_is_said_of_them(arms: str, pattern: str, scri
 def test_one_arm_alone_is_not_said_to_be_the_best(arm: str, scripted: Scripted) -> None:
     run = only(scripted("phase2"), arm)
     assert sentence(run, "Over ") == f"Over 24 episodes {arm} {totals(run)[arm]} attempts."
+
+
+@pytest.mark.parametrize("lines", ["oracle", "bound", "oracle,bound"])
+def test_reference_lines_alone_are_told_and_ranked_by_nobody(
+    lines: str, results: Path, scripted: Scripted
+) -> None:
+    run = only(scripted("phase2"), lines)
+    results.mkdir()
+    shutil.copy(run.path, results)
+    numbers = listed(totals(run))
+    assert sentence(run, "Over ") == f"Over 24 episodes {numbers} attempts."
+    assert numbers in findings.done(run)
+    assert len(findings.finding(run).sentences) == 1
+    assert "is open: no two of them are told apart" in str(ranked_as(run, "phase2"))
 
 
 @pytest.mark.parametrize("arms", ["A0,A1F,A2,A2D,A3,LW,LWG", "A2,A2D,LWG", "A0,A2"])
